@@ -49,6 +49,7 @@ from controller_service.segment_access.wire_access import WireSegmentAccess
 from controller_service.segment_access.wire_revisions import WireRevisionedSegments
 from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.transaction_set_service import TransactionSetService
+from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TableVersionedStore
@@ -180,6 +181,7 @@ class Controller(Service):
         self.health = HealthRegistry(self.judge)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
+        self.byte_limits = ByteLimitsRecord(self.store, backends.cpo)
         self.marks = WriterMarks(self.store)
         self.known_subscribers = KnownSubscribers(self.store, backends.access)
         self.queue = TableRequestQueue(backends.tables, self.member_id, clock, self.membership.live_ids)
@@ -228,6 +230,7 @@ class Controller(Service):
         delete = DeleteStream(store, queue, removal)
         groups = ReaderGroups(store, queue, create, seal, delete)
         tables = KeyValueTables(store, access, queue, self._again)
+        limits = self.byte_limits
         workflows = Workflows(
             create,
             UpdateStream(store, access, queue),
@@ -235,8 +238,8 @@ class Controller(Service):
             TruncateStream(store, access, queue, self._again),
             seal,
             delete,
-            DeleteScope(store, queue, seal, delete, groups, tables),
-            SetScopeQuota(store, queue, self._new_id),
+            DeleteScope(store, queue, seal, delete, groups, tables, limits),
+            SetScopeQuota(store, queue, limits, self._new_id),
         )
         hosts, live_ids = self.backends.hosts, self.membership.live_ids
         return ApiParts(
@@ -431,8 +434,14 @@ class Controller(Service):
 
     async def _create_system_tables(self) -> None:
         """Containers may be owned and still be recovering: this is repeated until they serve."""
+
+        async def create() -> None:
+            await self.store.create_system_tables()
+            # The oracle's copy may have been lost with the oracle.
+            await self.byte_limits.copy()
+
         await retry(
-            self.store.create_system_tables,
+            create,
             system_tables_limits,
             self.backends.clock,
             when=lambda error: error.retryable,

@@ -203,7 +203,9 @@ def obstacle_from(message: commits_pb.Obstacle) -> Obstacle:
 
 
 def quota_to(quota: ScopeQuota) -> quotas_pb.ScopeLimits:
-    return quotas_pb.ScopeLimits(streams=quota.streams, segments=quota.segments)
+    return quotas_pb.ScopeLimits(
+        streams=quota.streams, segments=quota.segments, bytes_in=quota.bytes_in, bytes_out=quota.bytes_out
+    )
 
 
 def quota_from(message: quotas_pb.ScopeLimits) -> ScopeQuota:
@@ -211,6 +213,8 @@ def quota_from(message: quotas_pb.ScopeLimits) -> ScopeQuota:
     return ScopeQuota(
         streams=message.streams if message.HasField("streams") else None,
         segments=message.segments if message.HasField("segments") else None,
+        bytes_in=message.bytes_in if message.HasField("bytes_in") else None,
+        bytes_out=message.bytes_out if message.HasField("bytes_out") else None,
     )
 
 

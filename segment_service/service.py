@@ -42,6 +42,8 @@ from segment_service.plog.cluster_registration import AskServer, ask_redis, aski
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from segment_service.quotas.limits_watch import LimitsWatch
+from segment_service.quotas.scope_buckets import ByteQuotas
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.sorted_runs.block_cache import BlockCache
@@ -153,6 +155,8 @@ class SegmentStoreProcess(Service):
             config.redis.access(),
             is_off=config.tier1.allow_unsafe_redis,
         )
+        self.quotas = ByteQuotas(clock)
+        self._limits_watch = LimitsWatch(self.quotas, self._parts.cpo, clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store, maps=self.store)
         self._tls = make_server_tls(config.tls, self._parts.clock)
@@ -197,6 +201,7 @@ class SegmentStoreProcess(Service):
             tokens=self._tokens,
             authenticates=self._config.security.authentication,
             local_socket=settings.local_socket,
+            quotas=self.quotas,
         )
 
     async def on_start(self) -> None:
@@ -249,7 +254,7 @@ class SegmentStoreProcess(Service):
         )
         self.own(self._manager)
         await self._manager.start()
-        for watch in (self._memory_watch, self._settings_watch):
+        for watch in (self._memory_watch, self._settings_watch, self._limits_watch):
             self.own(watch)
             await watch.start()
         self._traffic = self._make_traffic_monitor()
@@ -268,6 +273,7 @@ class SegmentStoreProcess(Service):
             await self._manager.stop()
         await self._memory_watch.stop()
         await self._settings_watch.stop()
+        await self._limits_watch.stop()
         await self.wire.stop()
         if self._status_page is not None:
             await self._status_page.stop()

@@ -27,6 +27,7 @@ page_size: Final = 1_000
 """Names on one page of a listing."""
 
 SCOPES_TABLE: Final = "scopes"
+BYTE_LIMITS_TABLE: Final = "byteLimits"
 STREAMS_LIST: Final = "streamsInScope"
 KEY_VALUE_TABLES_LIST: Final = "kvTablesInScope"
 READER_GROUPS_LIST: Final = "readerGroupsInScope"
@@ -53,7 +54,9 @@ class ScopeStore:
 
     async def create_system_tables(self) -> bool:
         """Make the tables that every cluster has, and scope ``_system``; whether the cluster is new. Idempotent."""
-        await all_ended(self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE))
+        await all_ended(
+            self.tables.create_table(table) for table in (SCOPES_TABLE, DELETED_STREAMS_TABLE, BYTE_LIMITS_TABLE)
+        )
         return await self.create_scope(SYSTEM_SCOPE)
 
     async def compare_and_set(self, subject: str, work: Callable[[], Awaitable[T]]) -> T:

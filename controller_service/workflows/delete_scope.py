@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
+from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
 from controller_service.store.records import ScopeRecord
 from controller_service.store.stream_store import StreamStore
@@ -45,8 +46,10 @@ class DeleteScope:
         delete: DeleteStream,
         groups: ReaderGroups,
         tables: KeyValueTables,
+        limits: ByteLimitsRecord,
     ) -> None:
         self._store = store
+        self._limits = limits
         self._groups = groups
         self._tables = tables
         self._queue = queue
@@ -94,15 +97,20 @@ class DeleteScope:
                 await self._store.reopen_scope(scope, record, version)
                 failpoint(OPENED_AGAIN)
             raise
-        await self._store.remove_scope(scope, record.scope_id, version)
+        await self._remove(scope, record.scope_id, version)
 
     async def _close(self, request: Request, holder: str = "") -> tuple[ScopeRecord, int] | None:
         """None if the scope is gone: its record went in an earlier attempt, and what that did not come to is done."""
         scope, scope_id = request.payload["scope"], request.payload["scope_id"]
         closed = await self._store.close_scope(scope, scope_id, holder)
         if closed is None:
-            await self._store.remove_scope(scope, scope_id)
+            await self._remove(scope, scope_id)
         return closed
+
+    async def _remove(self, scope: str, scope_id: str, version: int | None = None) -> None:
+        await self._store.remove_scope(scope, scope_id, version)
+        # Afterwards: a scope that is opened again keeps its limits.
+        await self._limits.refresh(scope)
 
     async def handle(self, request: Request) -> None:
         closed = await self._close(request)
@@ -123,7 +131,7 @@ class DeleteScope:
         failpoint(TABLES_DELETED)
         if not await self._store.scope_is_empty(scope, record):
             raise Postpone(f"scope {scope} still has members")
-        await self._store.remove_scope(scope, record.scope_id)
+        await self._remove(scope, record.scope_id)
 
     async def _delete_group(self, scope: str, name: str, group: ReaderGroupRecord) -> None:
         await self._groups.delete_within(scope, name, group.group_id)

@@ -1,4 +1,5 @@
-"""Sets the quota of a scope, and counts the streams that the scope had before (docs/security.md 7)."""
+"""Sets the quota of a scope, tells the stores its limits of bytes, and counts the streams that the scope had before
+(docs/security.md 7)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
+from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.records import ScopeRecord
 from controller_service.store.scope_counts import COUNTS_TABLE
 from controller_service.store.scope_store import list_table_name
@@ -30,9 +32,12 @@ STREAMS_COUNTED = register("controller.quota_streams_counted")
 class SetScopeQuota:
     """The first quota of a scope costs in proportion to the streams that it has; another one in its place does not."""
 
-    def __init__(self, store: StreamStore, queue: RequestQueue, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, store: StreamStore, queue: RequestQueue, limits: ByteLimitsRecord, new_id: Callable[[], str]
+    ) -> None:
         """``new_id`` gives ids that are never given twice."""
         self._store = store
+        self._limits = limits
         self._queue = queue
         self._new_id = new_id
         self._use = StreamCounts(store)
@@ -64,6 +69,8 @@ class SetScopeQuota:
         scope, scope_id = request.payload["scope"], request.payload["scope_id"]
         quota = decode(ScopeQuota, request.payload["quota"].encode())
         table = list_table_name(scope, scope_id, COUNTS_TABLE)
+        if quota.limits_bytes:
+            await self._limits.require_room(scope)
         if not quota.is_none:
             await self._store.tables.create_table(table)
         order, request_id = request.payload["order"], request.request_id
@@ -79,6 +86,7 @@ class SetScopeQuota:
             # It was carried out before, by a controller that died, and the quota was changed since.
             return
         failpoint(RECORDED)
+        await self._limits.refresh(scope)
         if record.quota is not None and not record.is_counted:
             await self._count_streams(scope)
             await self._release_gone(scope, record)
@@ -118,6 +126,6 @@ def _with_quota(record: ScopeRecord, quota: ScopeQuota, order: int, request_id: 
 
 
 def _as_counted(record: ScopeRecord, request_id: str) -> ScopeRecord:
-    """Whoever changed the quota since counts by itself."""
+    """Another request that changed the quota since counts by itself."""
     is_same = record.quota is not None and record.quota_request == request_id
     return dataclasses.replace(record, is_counted=True) if is_same else record

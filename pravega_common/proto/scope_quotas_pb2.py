@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'pravega_common/proto/scope_quotas.proto\x12\x1bpravega_spark.controller.v1\"S\n\x0bScopeLimits\x12\x14\n\x07streams\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\x08segments\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\n\n\x08_streamsB\x0b\n\t_segments\"_\n\x14SetScopeQuotaRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x38\n\x06limits\x18\x02 \x01(\x0b\x32(.pravega_spark.controller.v1.ScopeLimits\"\x17\n\x15SetScopeQuotaResponse\"%\n\x14GetScopeQuotaRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\x85\x01\n\x15GetScopeQuotaResponse\x12\x38\n\x06limits\x18\x01 \x01(\x0b\x32(.pravega_spark.controller.v1.ScopeLimits\x12\x0f\n\x07\x63ounted\x18\x02 \x01(\x08\x12\x0f\n\x07streams\x18\x03 \x01(\x03\x12\x10\n\x08segments\x18\x04 \x01(\x03\x32\xfd\x01\n\x0bScopeQuotas\x12v\n\rSetScopeQuota\x12\x31.pravega_spark.controller.v1.SetScopeQuotaRequest\x1a\x32.pravega_spark.controller.v1.SetScopeQuotaResponse\x12v\n\rGetScopeQuota\x12\x31.pravega_spark.controller.v1.GetScopeQuotaRequest\x1a\x32.pravega_spark.controller.v1.GetScopeQuotaResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'pravega_common/proto/scope_quotas.proto\x12\x1bpravega_spark.controller.v1\"\x9d\x01\n\x0bScopeLimits\x12\x14\n\x07streams\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\x08segments\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x15\n\x08\x62ytes_in\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x16\n\tbytes_out\x18\x04 \x01(\x03H\x03\x88\x01\x01\x42\n\n\x08_streamsB\x0b\n\t_segmentsB\x0b\n\t_bytes_inB\x0c\n\n_bytes_out\"_\n\x14SetScopeQuotaRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x38\n\x06limits\x18\x02 \x01(\x0b\x32(.pravega_spark.controller.v1.ScopeLimits\"\x17\n\x15SetScopeQuotaResponse\"%\n\x14GetScopeQuotaRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"\x85\x01\n\x15GetScopeQuotaResponse\x12\x38\n\x06limits\x18\x01 \x01(\x0b\x32(.pravega_spark.controller.v1.ScopeLimits\x12\x0f\n\x07\x63ounted\x18\x02 \x01(\x08\x12\x0f\n\x07streams\x18\x03 \x01(\x03\x12\x10\n\x08segments\x18\x04 \x01(\x03\x32\xfd\x01\n\x0bScopeQuotas\x12v\n\rSetScopeQuota\x12\x31.pravega_spark.controller.v1.SetScopeQuotaRequest\x1a\x32.pravega_spark.controller.v1.SetScopeQuotaResponse\x12v\n\rGetScopeQuota\x12\x31.pravega_spark.controller.v1.GetScopeQuotaRequest\x1a\x32.pravega_spark.controller.v1.GetScopeQuotaResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pravega_common.proto.scope_quotas_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SCOPELIMITS']._serialized_start=72
-  _globals['_SCOPELIMITS']._serialized_end=155
-  _globals['_SETSCOPEQUOTAREQUEST']._serialized_start=157
-  _globals['_SETSCOPEQUOTAREQUEST']._serialized_end=252
-  _globals['_SETSCOPEQUOTARESPONSE']._serialized_start=254
-  _globals['_SETSCOPEQUOTARESPONSE']._serialized_end=277
-  _globals['_GETSCOPEQUOTAREQUEST']._serialized_start=279
-  _globals['_GETSCOPEQUOTAREQUEST']._serialized_end=316
-  _globals['_GETSCOPEQUOTARESPONSE']._serialized_start=319
-  _globals['_GETSCOPEQUOTARESPONSE']._serialized_end=452
-  _globals['_SCOPEQUOTAS']._serialized_start=455
-  _globals['_SCOPEQUOTAS']._serialized_end=708
+  _globals['_SCOPELIMITS']._serialized_start=73
+  _globals['_SCOPELIMITS']._serialized_end=230
+  _globals['_SETSCOPEQUOTAREQUEST']._serialized_start=232
+  _globals['_SETSCOPEQUOTAREQUEST']._serialized_end=327
+  _globals['_SETSCOPEQUOTARESPONSE']._serialized_start=329
+  _globals['_SETSCOPEQUOTARESPONSE']._serialized_end=352
+  _globals['_GETSCOPEQUOTAREQUEST']._serialized_start=354
+  _globals['_GETSCOPEQUOTAREQUEST']._serialized_end=391
+  _globals['_GETSCOPEQUOTARESPONSE']._serialized_start=394
+  _globals['_GETSCOPEQUOTARESPONSE']._serialized_end=527
+  _globals['_SCOPEQUOTAS']._serialized_start=530
+  _globals['_SCOPEQUOTAS']._serialized_end=783
 # @@protoc_insertion_point(module_scope)

@@ -20,16 +20,28 @@ class ScopeLimits(google.protobuf.message.Message):
 
     STREAMS_FIELD_NUMBER: builtins.int
     SEGMENTS_FIELD_NUMBER: builtins.int
+    BYTES_IN_FIELD_NUMBER: builtins.int
+    BYTES_OUT_FIELD_NUMBER: builtins.int
     streams: builtins.int
     segments: builtins.int
+    bytes_in: builtins.int
+    """a second, of all stores together: what is written"""
+    bytes_out: builtins.int
+    """a second, of all stores together: what is read"""
     def __init__(
         self,
         *,
         streams: builtins.int | None = ...,
         segments: builtins.int | None = ...,
+        bytes_in: builtins.int | None = ...,
+        bytes_out: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_segments", b"_segments", "_streams", b"_streams", "segments", b"segments", "streams", b"streams"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_segments", b"_segments", "_streams", b"_streams", "segments", b"segments", "streams", b"streams"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_bytes_in", b"_bytes_in", "_bytes_out", b"_bytes_out", "_segments", b"_segments", "_streams", b"_streams", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "segments", b"segments", "streams", b"streams"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_bytes_in", b"_bytes_in", "_bytes_out", b"_bytes_out", "_segments", b"_segments", "_streams", b"_streams", "bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "segments", b"segments", "streams", b"streams"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_bytes_in", b"_bytes_in"]) -> typing.Literal["bytes_in"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_bytes_out", b"_bytes_out"]) -> typing.Literal["bytes_out"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_segments", b"_segments"]) -> typing.Literal["segments"] | None: ...
     @typing.overload

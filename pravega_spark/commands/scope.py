@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound, UnsupportedOperation
-from pravega_common.model.scope_quota import DescribedQuota, ScopeQuota, quota_count_max
+from pravega_common.model.scope_quota import (
+    DescribedQuota,
+    ScopeQuota,
+    quota_count_max,
+    quota_rate_max,
+    quota_rate_min,
+)
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
 from pravega_spark.commands.connection import connected
 from pravega_spark.commands.output import counted, print_facts, print_json, print_table
@@ -16,6 +22,12 @@ from pravega_streams.client import StreamClient
 
 ScopeArgument = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope.", show_default=False)]
 LimitOption = Annotated[int | None, typer.Option(min=0, max=quota_count_max, show_default=False)]
+RateOption = Annotated[
+    int | None,
+    typer.Option(min=quota_rate_min, max=quota_rate_max, show_default=False, help="Bytes a second, in all stores."),
+]
+_COUNTS: Final = ("streams", "segments")
+_RATES: Final = {"bytes_in": "bytes/s in", "bytes_out": "bytes/s out"}
 
 
 def add_to(application: typer.Typer) -> None:
@@ -34,7 +46,7 @@ def list_scopes(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: Json
         print_json([_scope_json(scope, described) for scope, described in found])
         return
     rows = [(scope, *(text for _, text in _facts(described))) for scope, described in found]
-    print_table(counted(len(rows), "scope"), ["scope", "streams", "segments"], rows)
+    print_table(counted(len(rows), "scope"), ["scope", *_COUNTS, *_RATES.values()], rows)
 
 
 def info(scope: ScopeArgument, controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonOption = False) -> None:
@@ -47,14 +59,20 @@ def quota(
     scope: ScopeArgument,
     streams: LimitOption = None,
     segments: LimitOption = None,
+    bytes_in: RateOption = None,
+    bytes_out: RateOption = None,
     unlimited: Annotated[bool, typer.Option("--none", help="Take all limits away that are not named.")] = False,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Limit the streams and segments of a scope. Limits that are not named stay. An operator's decision."""
-    named = {name: limit for name, limit in (("streams", streams), ("segments", segments)) if limit is not None}
+    """Limit the streams and segments of a scope, and its bytes a second. Limits that are not named stay. An operator's
+    decision."""
+    given = {"streams": streams, "segments": segments, "bytes_in": bytes_in, "bytes_out": bytes_out}
+    named = {name: limit for name, limit in given.items() if limit is not None}
     if not named and not unlimited:
-        raise InvalidArgument("scope quota needs --streams, --segments or --none; scope info shows the quota")
+        raise InvalidArgument(
+            "scope quota needs --streams, --segments, --bytes-in, --bytes-out or --none; scope info shows the quota"
+        )
     with connected(controller) as client:
         described = _of_existing(client, scope)
         before = ScopeQuota() if unlimited or described is None else described.quota
@@ -79,11 +97,11 @@ def _described(client: StreamClient, scope: str) -> DescribedQuota | None:
 def _facts(described: DescribedQuota | None) -> list[tuple[str, str]]:
     """Returns what is used of each limit, as a text for people."""
     if described is None:
-        return [("streams", ""), ("segments", "")]
-    return [
-        (name, _text(getattr(described.quota, name), getattr(described.use, name) if described.is_counted else None))
-        for name in ("streams", "segments")
-    ]
+        return [(name, "") for name in (*_COUNTS, *_RATES.values())]
+    quota, use = described.quota, described.use if described.is_counted else None
+    counts = [(name, _text(getattr(quota, name), None if use is None else getattr(use, name))) for name in _COUNTS]
+    rates = [(getattr(quota, name), title) for name, title in _RATES.items()]
+    return counts + [(title, "no limit" if limit is None else f"{limit:,}") for limit, title in rates]
 
 
 def _text(limit: int | None, used: int | None) -> str:

@@ -176,6 +176,15 @@ class StoreCollector(Collector):
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)
 
+        throttled = CounterMetricFamily(
+            "pravega_store_quota_throttled_seconds",
+            "Time that connections (in) and answers to reads (out) waited for the bytes a second of their scopes",
+            labels=["direction"],
+        )
+        throttled.add_metric(["in"], wire.quotas.inward.throttled_s)
+        throttled.add_metric(["out"], wire.quotas.outward.throttled_s)
+        yield throttled
+
     def _of_requests(self) -> Iterator[Metric]:
         times = self._wire.times
         text = "From the arrival of an append to its acknowledgement; one append of each writer at a time is timed"

@@ -157,6 +157,11 @@ class AppendProcessor:
         """Writers that are set up, or were refused by their segment."""
         return len(self._writers)
 
+    def segment_of(self, writer_id: bytes) -> str:
+        """The segment that a writer is set up for; empty for one that is not known."""
+        writer = self._writers.get(writer_id)
+        return "" if writer is None else writer.segment
+
     def accept(self, command: Command) -> None:
         """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
         if isinstance(command, SetupAppend) and not self._may_be_set_up(command):

@@ -2,8 +2,8 @@
 
 The transport fills the frame parser's buffer, commands are handled in the call that received them (appends) or as one
 task each (everything else), and replies leave together once per loop turn. Reading stops while the peer does not take
-its replies or waits for too many, and at a frame that brings bytes while too many of those are on their way or the
-store takes no more.
+its replies or waits for too many, and at a frame that brings bytes while too many of those are on their way, the
+store takes no more, or the scope has used up its limit of bytes a second.
 """
 
 from __future__ import annotations
@@ -35,10 +35,6 @@ from pravega_common.wire.commands import (
     Hello,
     KeepAlive,
     ReadSegment,
-    ReadTable,
-    ReadTableEntries,
-    ReadTableEntriesDelta,
-    ReadTableKeys,
     RemoveTableKeys,
     RequestBatch,
     UpdateTableEntries,
@@ -50,11 +46,14 @@ from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
 from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
+from segment_service.host.quota_bytes import TABLE_READS, TABLE_UPDATES, bucket_of_frame, owed_for, paid, pay_in_turn
 from segment_service.host.read_batches import begins_with_read
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
+from segment_service.quotas.byte_bucket import ByteBucket
+from segment_service.quotas.scope_buckets import ByteQuotas
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
 """Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
@@ -64,6 +63,8 @@ requests_in_flight_max: Final = 256
 """Requests of one connection, reads apart, that are being served, above which it is not read."""
 reads_in_flight_max: Final = 4_096
 """Reads of one connection that may wait; one more closes it, since not reading would let the others starve."""
+quota_reads_max: Final = 4_096
+"""Reads that may wait for the quota of one scope; one more is refused, so that those of others find room."""
 request_items_max: Final = update_entries_max
 """Keys, entries, sources or attribute updates of one request; one with more is refused before they are decoded."""
 frames_per_turn_max: Final = 512
@@ -91,7 +92,6 @@ _STORING: Final = frozenset(
         RemoveTableKeys,
     )
 )
-_LARGE_ANSWERS: Final = (ReadTable, ReadTableKeys, ReadTableEntries, ReadTableEntriesDelta)
 _LOCAL_PEER: Final = "127.0.0.1"
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
 _segment_name_start: Final = 10
@@ -101,7 +101,7 @@ _TEXT_BYTES: Final = struct.Struct(">H")
 
 def _is_system_update(type_code: int, payload: memoryview) -> bool:
     """Whether a frame updates a table of the controller: small, and what truncation and retention wait for."""
-    if type_code not in (UpdateTableEntries.type_code, RemoveTableKeys.type_code):
+    if type_code not in TABLE_UPDATES:
         return False
     end = _segment_name_start + len(_SYSTEM_SEGMENT)
     return payload[_segment_name_start:end] == _SYSTEM_SEGMENT
@@ -133,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         spawn: Spawn,
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
+        quotas: ByteQuotas,
     ) -> None:
         self.peer_name = "?"
         self.peer_host = "?"
@@ -147,6 +148,10 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._tokens = tokens
         self._times = times
+        self._quotas = quotas
+        self._waits_for_turn = False
+        self._turn: ByteBucket | None = None
+        """The bucket at which it is this connection's turn."""
         self._spawn = spawn
         self._on_made = on_made
         self._on_lost = on_lost
@@ -360,11 +365,17 @@ class Connection(asyncio.BufferedProtocol):
             if self._is_stuffed or self._must_wait(*backlog[0]):
                 self._wait_until_unblocked()
                 return
+            bucket = self._bucket_of(*backlog[0]) if self._quotas.inward else None
+            if bucket is not None and not (bucket.has_room if bucket is self._turn else bucket.is_open):
+                self._wait_for_turn(bucket)
+                return
             if len(backlog) == turn_end or self._tasks_begun >= tasks_end:
                 self._stop_reading()
                 self._schedule_pump()
                 return
             type_code, payload = backlog.popleft()
+            if bucket is not None:
+                bucket.take(len(payload))
             self._handle(type_code, payload)
         if self.close_reason is not None:
             return
@@ -390,6 +401,27 @@ class Connection(asyncio.BufferedProtocol):
         await self._back_pressure.wait_open()
         self._waits_for_gate = False
         self._pump()
+
+    def _bucket_of(self, type_code: int, payload: memoryview) -> ByteBucket | None:
+        if type_code not in _STORING:
+            return None
+        return bucket_of_frame(self._quotas.inward, type_code, payload, self._appends.segment_of)
+
+    def _wait_for_turn(self, bucket: ByteBucket) -> None:
+        """Read nothing until the next frame may spend bytes of its scope, which others may be in line for, too."""
+        self._stop_reading()
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self.spawn_until_lost(self._pump_in_turn(bucket), "quota")
+
+    async def _pump_in_turn(self, bucket: ByteBucket) -> None:
+        async with bucket.turn():
+            self._waits_for_turn = False
+            self._turn = bucket
+            try:
+                self._pump()
+            finally:
+                self._turn = None
 
     def _stop_reading(self) -> None:
         if not self._read_paused and self._transport is not None and not self._is_lost:
@@ -464,6 +496,12 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = await self._requests.answer(command)
             self._times.note_request(command, self._clock.monotonic_s() - began_s)
+            owed = owed_for(self._quotas.outward, command, reply) if self._quotas.outward else {}
+            if not paid(owed):
+                # Not kept while it waits for its scope's turn: it is made again.
+                del reply
+                await pay_in_turn(owed)
+                reply = await self._requests.answer(command)
             if self._has_large_answer(command) and (not self._writable.is_set() or self._budgets.unsent.is_full):
                 # As with reads of segments: answers are not kept for a slow peer, they are made again.
                 del reply
@@ -480,7 +518,7 @@ class Connection(asyncio.BufferedProtocol):
     def _has_large_answer(command: Command) -> bool:
         if isinstance(command, RequestBatch):
             return begins_with_read(command.requests)
-        return isinstance(command, _LARGE_ANSWERS)
+        return isinstance(command, TABLE_READS)
 
     def _reply_to(self, request: Any, reply: Command) -> None:
         try:
@@ -535,6 +573,12 @@ class Connection(asyncio.BufferedProtocol):
         result = await self._requests.read(request)
         if isinstance(result, ReadResult) and not result.has_waited:
             self._times.reads.note(self._clock.monotonic_s() - began_s)
+        if self._quotas.outward and isinstance(result, ReadResult):
+            bucket, length = self._quotas.outward.of(request.segment), result.length
+            if bucket is not None and not paid({bucket: length}):
+                # Bytes are not kept while they wait for their scope's turn, either.
+                del result
+                result = await self._read_in_turn(request, bucket, length)
         if self._writable.is_set() and not self._budgets.unsent.is_full:
             self._send_read(request, result)
             return
@@ -544,6 +588,17 @@ class Connection(asyncio.BufferedProtocol):
             await self._budgets.unsent.wait_room()
             await self._writable.wait()
             self._send_read(request, await self._requests.read(request))
+
+    async def _read_in_turn(self, request: ReadSegment, bucket: ByteBucket, length: int) -> ReadResult | Command:
+        if bucket.waiting >= quota_reads_max:
+            self._budgets.refused_reads += 1
+            scope = request.segment.partition("/")[0]
+            reason = f"{bucket.waiting} reads wait for the quota of scope {scope}, their limit: try again later"
+            return ErrorMessage(request.request_id, request.segment, reason, THROTTLED)
+        await pay_in_turn({bucket: length})
+        result = await self._requests.read(request)
+        bucket.take((result.length if isinstance(result, ReadResult) else 0) - length)
+        return result
 
     def _send_read(self, request: ReadSegment, result: ReadResult | Command) -> None:
         if not isinstance(result, ReadResult):

@@ -27,6 +27,7 @@ from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
+from segment_service.quotas.scope_buckets import ByteQuotas
 
 connections_max_default: Final = 16_384
 accept_backlog: Final = 1_024
@@ -58,6 +59,7 @@ class WireServer(Service):
         tokens: DelegationTokens | None = None,
         authenticates: bool = False,
         local_socket: bool = True,
+        quotas: ByteQuotas | None = None,
     ) -> None:
         super().__init__("wire-server")
         self.host = host
@@ -66,6 +68,7 @@ class WireServer(Service):
         self._store = store
         self._back_pressure = back_pressure
         self._clock = clock or SystemClock()
+        self.quotas = quotas or ByteQuotas(self._clock)
         self._tokens = TokenCheck(tokens, authenticates=authenticates)
         self.times = RequestTimes()
         self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens, self.times)
@@ -149,6 +152,7 @@ class WireServer(Service):
             self.spawn,
             self._connection_made,
             self._connection_lost,
+            self.quotas,
         )
         return connection
 

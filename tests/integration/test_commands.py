@@ -84,15 +84,17 @@ def shell(cluster: StandaloneProcess) -> Shell:
 
 
 def test_the_quota_of_a_scope(shell: Shell) -> None:
+    no_limits = dict.fromkeys(("streams", "segments", "bytes_in", "bytes_out"))
     assert "does not exist" in shell.complaint("scope", "quota", shell.scope, "--streams", "1")
     shell.run("stream", "create", shell.stream, "--segments", "2")
     assert "--none; scope info" in shell.complaint("scope", "quota", shell.scope)
     assert shell.json("scope", "info", shell.scope) == {
         "scope": shell.scope,
-        "limits": {"streams": None, "segments": None},
+        "limits": no_limits,
         "used": None,
     }
-    limits, used = {"streams": 1, "segments": 3}, {"streams": 1, "segments": 2}
+    limits, used = {**no_limits, "streams": 1, "segments": 3, "bytes_out": 100_000}, {"streams": 1, "segments": 2}
+    shell.run("scope", "quota", shell.scope, "--bytes-out", "100000")
     shell.run("scope", "quota", shell.scope, "--streams", "1")
     described = shell.json("scope", "quota", shell.scope, "--segments", "3")
     assert described == {"scope": shell.scope, "limits": limits, "used": used}
@@ -101,7 +103,9 @@ def test_the_quota_of_a_scope(shell: Shell) -> None:
     refusal = shell.complaint("stream", "create", f"{shell.scope}/more")
     assert f"scope {shell.scope} would have 2 streams (it has 1), its quota is 1" in refusal
     assert "would have 4 segments" in shell.complaint("stream", "scale", shell.stream, "--segments", "4")
-    assert shell.json("scope", "quota", shell.scope, "--none")["limits"] == {"streams": None, "segments": None}
+    assert "bytes/s out" in shell.text("scope", "info", shell.scope)
+    assert "100,000" in shell.text("scope", "list")
+    assert shell.json("scope", "quota", shell.scope, "--none")["limits"] == no_limits
     shell.run("stream", "create", f"{shell.scope}/more")
 
 

@@ -20,6 +20,7 @@ from controller_service.queue.table_request_queue import TableRequestQueue
 from controller_service.segment_access.second_deletion import SecondDeletion
 from controller_service.sets.transaction_set import MemberRecord
 from controller_service.sets.transaction_set_service import TransactionSetService
+from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.epochs import initial_epoch
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.records import (
@@ -57,6 +58,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment
 from pravega_common.runtime.failpoints import arm, disarm_all
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.fakes.segment_access import InMemorySegmentAccess, OneByOne
 
 T = TypeVar("T")
@@ -251,8 +253,10 @@ class Instance:
         self.delete = DeleteStream(streams, queue, removal)
         self.groups = ReaderGroups(streams, queue, self.create, self.seal, self.delete)
         self.tables = KeyValueTables(streams, segments, queue, again)
-        self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables)
-        self.quota = SetScopeQuota(streams, queue, world.new_id)
+        cpo: Any = CrashingProxy(world.cpo, switch)
+        limits = ByteLimitsRecord(streams, cpo)
+        self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables, limits)
+        self.quota = SetScopeQuota(streams, queue, limits, world.new_id)
         self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
         self.expiry = HistoryExpiry(streams, self.transactions.records, history_ms)
 
@@ -282,6 +286,7 @@ class World:
         self.clock = VirtualClock()
         self.store: VersionedStore = store or InMemoryVersionedStore()
         self.segments = EventSegments()
+        self.cpo = InMemoryCPO(self.clock)
         self.streams = StreamStore(self.store, self.clock, self.new_id)
         self.live: set[str] = set()
         self._names = itertools.count(1)

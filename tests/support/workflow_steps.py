@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -34,6 +34,7 @@ from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, table_segment_name
 from pravega_common.runtime import failpoints
+from pravega_common.services.cluster.byte_limits import BYTE_LIMITS_KEY, AllByteLimits, ByteLimits
 from tests.support.transaction_world import CrashSwitch, Instance, World, event_bytes, history_ms
 
 S: Final = "scope"
@@ -386,6 +387,7 @@ async def has_no_scope(scene: Scene) -> None:
     scene.expected.clear()
     assert await scene.world.streams.scope(S) is None
     assert (scene.world.segments.segments, scene.world.segments.tables) == ({}, {})
+    assert await byte_limits(scene) == {}
 
 
 async def delete_empty_scope(scene: Scene, one: Instance) -> object:
@@ -417,6 +419,7 @@ async def delete_filling_scope(scene: Scene, one: Instance) -> object:
 async def has_open_scope(scene: Scene) -> None:
     record = await scene.world.streams.scope(S)
     assert record is not None and not record.deleting
+    assert await byte_limits(scene) == {S: ByteLimits(bytes_out=100_000)}
     await scene.run(create(scene, scene.live()))
 
 
@@ -440,14 +443,24 @@ def before(*scripts: Script) -> Script:
     return run
 
 
+async def limited_bytes(scene: Scene) -> None:
+    await scene.run(scene.second.quota.set(S, ScopeQuota(bytes_out=100_000)))
+
+
 async def set_quota(scene: Scene, one: Instance) -> object:
-    return await one.quota.set(S, ScopeQuota(2, 4))
+    return await one.quota.set(S, ScopeQuota(2, 4, bytes_in=100_000))
+
+
+async def byte_limits(scene: Scene) -> Mapping[str, ByteLimits]:
+    """The limits as the stores read them."""
+    return AllByteLimits.decode(await scene.world.cpo.get_constant(BYTE_LIMITS_KEY)).scopes
 
 
 async def has_quota(scene: Scene) -> None:
     """The numbers are compared with the streams by ``audit_streams``."""
     described = await scene.live().quota.describe(S)
-    assert described.is_counted and described.quota == ScopeQuota(2, 4)
+    assert described.is_counted and described.quota == ScopeQuota(2, 4, bytes_in=100_000)
+    assert await byte_limits(scene) == {S: ByteLimits(bytes_in=100_000)}
 
 
 async def a_forgotten_count(scene: Scene) -> None:
@@ -598,9 +611,9 @@ WORKFLOWS: Final = (
     _flow("create group", two_streams, create_group, has_group),
     _flow("update group", a_group, update_group, has_new_group),
     _flow("delete group", a_group, delete_group, has_no_group),
-    _flow("delete scope", a_full_scope, delete_scope, has_no_scope),
-    _flow("delete empty scope", nothing, delete_empty_scope, has_no_scope),
-    _flow("refuse to delete scope", nothing, delete_filling_scope, has_open_scope),
+    _flow("delete scope", before(limited_bytes, a_full_scope), delete_scope, has_no_scope),
+    _flow("delete empty scope", limited_bytes, delete_empty_scope, has_no_scope),
+    _flow("refuse to delete scope", limited_bytes, delete_filling_scope, has_open_scope),
     _flow("set a quota", before(a_forgotten_count, a_stream), set_quota, has_quota),
     _flow("create stream, quota", quota_of(1, 2), create, is_active),
     _flow("refuse stream, quota", a_half_made_stream, refuse, is_not_there),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 
 from controller_service.api.grpc.parts import ApiParts
@@ -79,12 +80,12 @@ class ScopeOperations:
 
     async def get_quota(self, scope: str) -> ScopeQuotaProperty:
         found = await self._parts.workflows.quota.describe(scope)
-        limits = ScopeLimits(streams=found.quota.streams, segments=found.quota.segments)
+        limits = ScopeLimits(**dataclasses.asdict(found.quota))
         used = ScopeUsed(streams=found.use.streams, segments=found.use.segments) if found.is_counted else None
         return ScopeQuotaProperty(limits=limits, used=used)
 
     async def set_quota(self, scope: str, body: ScopeLimits) -> ScopeLimits:
-        await self._parts.workflows.quota.set(scope, ScopeQuota(streams=body.streams, segments=body.segments))
+        await self._parts.workflows.quota.set(scope, ScopeQuota(**body.model_dump()))
         return body
 
 

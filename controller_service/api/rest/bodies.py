@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pravega_common.model.scaling import scaling_number_max
-from pravega_common.model.scope_quota import quota_count_max
+from pravega_common.model.scope_quota import quota_count_max, quota_rate_max, quota_rate_min
 
 INT64_MAX = 2**63 - 1
 
 Whole = Annotated[int, Field(ge=0, le=INT64_MAX)]
 QuotaCount = Annotated[int, Field(ge=0, le=quota_count_max)]
+QuotaRate = Annotated[int, Field(ge=quota_rate_min, le=quota_rate_max)]
 PolicyNumber = Annotated[int, Field(ge=0, le=scaling_number_max)]
 ScaleKind = Literal["FIXED_NUM_SEGMENTS", "BY_RATE_IN_KBYTES_PER_SEC", "BY_RATE_IN_EVENTS_PER_SEC"]
 HealthStatus = Literal["NEW", "STARTING", "UP", "DOWN", "FAILED", "UNKNOWN"]
@@ -50,6 +51,8 @@ class ScopeLimits(RestBody):
 
     streams: QuotaCount | None = Field(None, description="Streams, those of reader groups included.")
     segments: QuotaCount | None = Field(None, description="Segments of the current epochs of all streams.")
+    bytes_in: QuotaRate | None = Field(None, description="Bytes a second that are written, of all stores together.")
+    bytes_out: QuotaRate | None = Field(None, description="Bytes a second that are read, of all stores together.")
 
 
 class ScopeUsed(RestBody):

@@ -65,7 +65,7 @@ class ControlPlaneOracle(Protocol):
     async def get_constant(self, key: str) -> str | None: ...
 
     async def replace_constant(self, key: str, expected: str | None, value: str) -> None:
-        """Give a constant another value, for a repair: the one way in which it ever changes.
+        """Give a constant another value, for a repair or of the few that may change: there is no other way.
 
         ``VersionConflict`` unless it is ``expected``, ``None`` for no value. Does nothing if it is ``value`` already.
         """

@@ -234,17 +234,20 @@ async def test_a_quota_is_set_held_and_shown(session: aiohttp.ClientSession) -> 
         assert answer.status == 201
     async with session.get(quota) as answer:
         assert await answer.json() == {"limits": {}}
-    for body in ({"streams": -1}, {"segments": 10**9 + 1}, {"bytes": 1}, {"streams": "1"}):
+    for body in ({"streams": -1}, {"segments": 10**9 + 1}, {"bytes": 1}, {"streams": "1"}, {"bytesIn": 0}):
         async with session.put(quota, json=body) as answer:
             assert answer.status == 400
-    async with session.put(quota, json={"streams": 1, "segments": 3}) as answer:
+    async with session.put(quota, json={"streams": 1, "segments": 3, "bytesIn": 70_000}) as answer:
         assert answer.status == 200
     for name, status in (("a", 201), ("b", 403), ("a", 409)):
         async with session.post("/v1/scopes/s/streams", json={"streamName": name, "scalingPolicy": SCALING}) as answer:
             assert answer.status == status
             assert status != 403 or "its quota is 1" in (answer.reason or "")
     async with session.get(quota) as answer:
-        assert await answer.json() == {"limits": {"streams": 1, "segments": 3}, "used": {"streams": 1, "segments": 1}}
+        assert await answer.json() == {
+            "limits": {"streams": 1, "segments": 3, "bytesIn": 70_000},
+            "used": {"streams": 1, "segments": 1},
+        }
 
 
 async def test_a_body_without_end_is_refused(session: aiohttp.ClientSession) -> None:

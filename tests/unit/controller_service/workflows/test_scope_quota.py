@@ -8,19 +8,23 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller_service.errors import QuotaExceeded
+from controller_service.store import byte_limits as store_limits
+from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.records import StreamState
 from controller_service.store.scope_counts import COUNTS_TABLE, REFUSED
 from controller_service.store.scope_store import list_table_name
 from controller_service.workflows.auto_scale import REFUSED_BY_QUOTA
-from pravega_common.errors import InvalidArgument, ScopeNotFound, SegmentNotFound, UnknownOutcome
+from pravega_common.errors import DataCorruption, InvalidArgument, ScopeNotFound, SegmentNotFound, UnknownOutcome
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
-from pravega_common.model.scope_quota import ScopeQuota, ScopeUse, quota_count_max
+from pravega_common.model.scope_quota import ScopeQuota, ScopeUse, quota_count_max, quota_rate_max, quota_rate_min
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import SYSTEM_SCOPE, mark_stream
 from pravega_common.runtime import failpoints
+from pravega_common.services.cluster.byte_limits import AllByteLimits, ByteLimits, limited_scopes_max
+from pravega_common.services.cluster.cpo import payload_bytes_max
 from tests.support.stream_audit import requests_left
-from tests.support.workflow_steps import GROUP_ID, TWO, S, Scene, group_config, scene_of_two
+from tests.support.workflow_steps import GROUP_ID, TWO, S, Scene, byte_limits, group_config, scene_of_two
 
 ONE = StreamConfiguration(ScalingPolicy.fixed(1))
 THREE = StreamConfiguration(ScalingPolicy.fixed(3))
@@ -230,3 +234,77 @@ async def test_a_request_of_a_dead_controller_does_not_undo_a_later_one(scene: S
     await scene.world.clock.pass_time(130)
     assert await requests_left(scene.world.store) == 0
     assert (await scene.second.quota.describe(S)).quota == ScopeQuota(streams=7)
+
+
+async def test_the_stores_are_told_the_limits_of_bytes(scene: Scene) -> None:
+    await limit(scene, streams=5)
+    assert await byte_limits(scene) == {}
+    await scene.run(scene.first.quota.set(S, ScopeQuota(bytes_in=70_000, bytes_out=80_000)))
+    assert await byte_limits(scene) == {S: ByteLimits(70_000, 80_000)}
+    await scene.run(scene.first.quota.set(S, ScopeQuota(bytes_out=90_000)))
+    assert await byte_limits(scene) == {S: ByteLimits(None, 90_000)}
+    await limit(scene)
+    assert await byte_limits(scene) == {}
+
+
+async def test_a_scope_that_is_made_again_has_no_limits_of_bytes(scene: Scene) -> None:
+    await scene.run(scene.first.quota.set(S, ScopeQuota(bytes_in=70_000)))
+    await scene.run(scene.first.delete_scope.delete(S))
+    assert await byte_limits(scene) == {}
+    await scene.world.streams.create_scope(S)
+    await limit(scene, streams=5)
+    assert await byte_limits(scene) == {}
+
+
+async def test_the_number_of_scopes_with_limits_of_bytes_is_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_limits, "limited_scopes_max", 2)
+    for number in range(3):
+        await scene.world.streams.create_scope(f"s{number}")
+    for number in range(2):
+        await scene.run(scene.first.quota.set(f"s{number}", ScopeQuota(bytes_in=70_000)))
+    with pytest.raises(QuotaExceeded, match="2 scopes have limits of bytes a second already"):
+        await scene.run(scene.first.quota.set("s2", ScopeQuota(streams=1, bytes_in=70_000)))
+    assert (await scene.first.quota.describe("s2")).quota.is_none
+    await scene.run(scene.first.quota.set("s2", ScopeQuota(streams=1)))
+    await scene.run(scene.first.quota.set("s1", ScopeQuota(bytes_in=90_000)))
+    await scene.run(scene.first.quota.set("s0", ScopeQuota()))
+    await scene.run(scene.first.quota.set("s2", ScopeQuota(bytes_in=70_000)))
+    assert sorted(await byte_limits(scene)) == ["s1", "s2"]
+
+
+async def test_limits_of_many_scopes_at_once_are_all_kept(scene: Scene) -> None:
+    for number in range(12):
+        await scene.world.streams.create_scope(f"s{number}")
+    ones = (scene.first, scene.second)
+    changes = (ones[n % 2].quota.set(f"s{n}", ScopeQuota(bytes_in=70_000 + n)) for n in range(12))
+    await scene.world.run(asyncio.gather(*changes), 600)
+    assert await byte_limits(scene) == {f"s{n}": ByteLimits(70_000 + n) for n in range(12)}
+
+
+async def test_an_oracle_that_lost_the_limits_gets_them_again(scene: Scene) -> None:
+    await scene.run(scene.first.quota.set(S, ScopeQuota(bytes_in=70_000)))
+    scene.world.cpo._constants.clear()
+    await ByteLimitsRecord(scene.world.streams, scene.world.cpo).copy()
+    assert await byte_limits(scene) == {S: ByteLimits(70_000)}
+
+
+def test_rates_out_of_range_are_refused() -> None:
+    for wrong in (0, quota_rate_min - 1, quota_rate_max + 1):
+        with pytest.raises(InvalidArgument, match=f"a quota of {wrong} bytes_out"):
+            ScopeQuota(bytes_out=wrong)
+
+
+def test_the_record_of_all_limits_fits_a_constant() -> None:
+    """With names of the longest kind, and a few more than may be, as calls at one moment may add them."""
+    one = ByteLimits(quota_rate_max, quota_rate_max)
+    full = AllByteLimits(10**9, {f"{number:0255}": one for number in range(limited_scopes_max + 50)})
+    assert len(full.encode()) < payload_bytes_max
+    assert AllByteLimits.decode(full.encode()) == full
+
+
+def test_what_is_no_record_of_limits_is_damage() -> None:
+    for text in ("", "[]", '{"v":2}', '{"v":1,"number":1,"scopes":{"s":[-1,null]}}', '{"v":1,"scopes":{}}'):
+        with pytest.raises(DataCorruption, match="byte limits"):
+            AllByteLimits.decode(text)
