@@ -1,9 +1,10 @@
 """Counts the streams and segments of scopes that have a quota (docs/security.md 7).
 
-Per scope there is a table ``useInScope``, made with the first quota: a key for each stream, by its id, with its
-segments, and one with the totals. Both change in one step, so the totals are always the sums. The callers see to it
-that each stream has its right number (``workflows/stream_use.py``): it is raised before segments are made, and lowered
-after they are gone, within work that is repeated until it is done.
+Per scope there is a table ``useInScope``, made with the first quota: a key for each stream and each key-value table, by
+its id, with its segments, and one with the totals. A key-value table counts by its segments alone. Both change in one
+step, so the totals are always the sums. The callers see to it that each stream and table has its right number
+(``workflows/stream_use.py``): it is raised before segments are made, and lowered after they are gone, within work that
+is repeated until it is done.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from controller_service.store.tag_index import Repeat
 from controller_service.store.versioned_store import ABSENT, Put, VersionedStore
 from pravega_common.errors import SegmentNotFound, VersionConflict
 from pravega_common.model.scope_quota import ScopeQuota, ScopeUse
-from pravega_common.names import MARK_PREFIX
+from pravega_common.names import MARK_PREFIX, scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
 COUNTS_TABLE: Final = "useInScope"
 _TOTAL: Final = "total"
 _STREAM_PREFIX: Final = "stream/"
+_KEY_VALUE_TABLE_PREFIX: Final = "table/"
 
 RELEASED = register("controller.use_released")
 
@@ -41,10 +43,26 @@ Wanted = Callable[[int], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class StreamUseRecord:
-    """The segments that one stream is counted with; 0 for one that is being taken out."""
+    """The segments that one stream or key-value table is counted with; 0 for one that is being taken out."""
 
     stream: str
     segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted: a stream or a key-value table by its id and its name (``scope/name``)."""
+
+    id: str
+    name: str
+    is_table: bool = False
+
+    @property
+    def key(self) -> str:
+        return (_KEY_VALUE_TABLE_PREFIX if self.is_table else _STREAM_PREFIX) + self.id
+
+    def __str__(self) -> str:
+        return f"{'key-value table' if self.is_table else 'stream'} {self.name}"
 
 
 class ScopeCounts:
@@ -62,14 +80,12 @@ class ScopeCounts:
             return ScopeUse()
         return ScopeUse() if found is None else decode(ScopeUse, found.value)
 
-    async def change(
-        self, table: str, stream_id: str, name: str, wanted: Wanted, quota: ScopeQuota | None = None
-    ) -> None:
-        """Count a stream (``name``: ``scope/stream``) with as many segments as wanted, 0 for one that is gone.
+    async def change(self, table: str, one: Counted, wanted: Wanted, quota: ScopeQuota | None = None) -> None:
+        """Count a stream or key-value table with as many segments as wanted, 0 for one that is gone.
 
         ``QuotaExceeded`` if there are more than before, and the quota does not admit them. Idempotent.
         """
-        key = _STREAM_PREFIX + stream_id
+        key = one.key
 
         async def write() -> None:
             found_total, found = await self._tables.get_many(table, [_TOTAL, key])
@@ -78,11 +94,12 @@ class ScopeCounts:
             new = await wanted(old)
             if new == old:
                 return
-            after = ScopeUse(total.streams + (new > 0) - (old > 0), total.segments + new - old)
+            streams = 0 if one.is_table else (new > 0) - (old > 0)
+            after = ScopeUse(total.streams + streams, total.segments + new - old)
             if quota is not None:
-                require_room(quota, name, total, after)
+                require_room(quota, one, total, after)
             total_put = Put(_TOTAL, encode(after), ABSENT if found_total is None else found_total.version)
-            record = StreamUseRecord(name.partition("/")[2], new)
+            record = StreamUseRecord(one.name.partition("/")[2], new)
             await self._tables.put_many(
                 table, [total_put, Put(key, encode(record), ABSENT if found is None else found.version)]
             )
@@ -94,15 +111,15 @@ class ScopeCounts:
         except SegmentNotFound:
             return
 
-    async def release(self, table: str, stream_id: str, name: str) -> None:
-        """Count a stream no more. Idempotent."""
+    async def release(self, table: str, one: Counted) -> None:
+        """Count a stream or key-value table no more. Idempotent."""
 
         async def nothing(old: int) -> int:
             return 0
 
-        await self.change(table, stream_id, name, nothing)
+        await self.change(table, one, nothing)
         failpoint(RELEASED)
-        key = _STREAM_PREFIX + stream_id
+        key = one.key
         try:
             found = await self._tables.get(table, key)
             if found is not None and decode(StreamUseRecord, found.value).segments == 0:
@@ -110,22 +127,23 @@ class ScopeCounts:
         except (SegmentNotFound, VersionConflict):
             return
 
-    async def page(self, table: str, token: bytes) -> tuple[list[tuple[str, str]], bytes]:
-        """Ids and names of counted streams, a page at a time, and the token of the next page, empty at the end."""
+    async def page(self, table: str, scope: str, token: bytes) -> tuple[list[Counted], bytes]:
+        """What is counted of a scope, a page at a time, and the token of the next page, empty at the end."""
         try:
             found = await self._tables.scan(table, token)
         except SegmentNotFound:
             return [], b""
-        counted = [
-            (key.removeprefix(_STREAM_PREFIX), decode(StreamUseRecord, value.value).stream)
-            for key, value in found.entries
-            if key.startswith(_STREAM_PREFIX)
-        ]
+        counted = []
+        for key, value in found.entries:
+            kind, _, counted_id = key.partition("/")
+            if counted_id:
+                name = scoped_name(scope, decode(StreamUseRecord, value.value).stream)
+                counted.append(Counted(counted_id, name, kind + "/" == _KEY_VALUE_TABLE_PREFIX))
         return counted, found.continuation
 
 
-def require_room(quota: ScopeQuota, name: str, before: ScopeUse, after: ScopeUse) -> None:
-    """``QuotaExceeded`` if the use of a scope grows beyond its quota with a stream (``name``: ``scope/stream``)."""
+def require_room(quota: ScopeQuota, one: Counted, before: ScopeUse, after: ScopeUse) -> None:
+    """``QuotaExceeded`` if the use of a scope grows beyond its quota with a stream or key-value table."""
     for what, limit, old, new in (
         ("streams", quota.streams, before.streams, after.streams),
         ("segments", quota.segments, before.segments, after.segments),
@@ -133,7 +151,7 @@ def require_room(quota: ScopeQuota, name: str, before: ScopeUse, after: ScopeUse
         if limit is not None and new > max(limit, old):
             raise _refused(
                 what,
-                f"stream {name}: scope {name.partition('/')[0]} would have {new} {what} (it has {old}), its quota is "
+                f"{one}: scope {one.name.partition('/')[0]} would have {new} {what} (it has {old}), its quota is "
                 f"{limit}; delete streams that are not needed, merge segments, or ask an operator for a higher quota",
             )
 

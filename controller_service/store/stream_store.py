@@ -29,7 +29,7 @@ from controller_service.store.records import (
     StreamEntry,
 )
 from controller_service.store.retained_streams import RetainedStreams
-from controller_service.store.scope_counts import COUNTS_TABLE, refused_mark_stream, require_room
+from controller_service.store.scope_counts import COUNTS_TABLE, Counted, refused_mark_stream, require_room
 from controller_service.store.scope_store import (
     STREAMS_LIST,
     ScopeStore,
@@ -276,7 +276,7 @@ class StreamStore(ScopeStore):
             raise refused_mark_stream(scope, stream)
         use = await self.counts.total(list_table_name(scope, record.scope_id, COUNTS_TABLE))
         after = ScopeUse(use.streams + 1, use.segments + segments)
-        require_room(record.quota, scoped_name(scope, stream), use, after)
+        require_room(record.quota, Counted("", scoped_name(scope, stream)), use, after)
 
     async def create_stream_tables(self, scope: str, stream: str, stream_id: str) -> None:
         await all_ended(self.tables.create_table(table) for table in self._tables_of(scope, stream, stream_id))
@@ -297,7 +297,7 @@ class StreamStore(ScopeStore):
         if record.quota is not None:
             # Before the entry goes, without which nobody would repeat this.
             use = list_table_name(scope, record.scope_id, COUNTS_TABLE)
-            await self.counts.release(use, stream_id, scoped_name(scope, stream))
+            await self.counts.release(use, Counted(stream_id, scoped_name(scope, stream)))
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         removed: set[str] = set()
 

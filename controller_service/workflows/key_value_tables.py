@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+from controller_service.errors import QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.second_deletion import SecondDeletion
@@ -13,6 +14,7 @@ from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import no_way_back
+from controller_service.workflows.stream_use import KeyValueTableCounts
 from pravega_common.errors import NotFound, PravegaError, ScopeNotFound, SegmentNotFound
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
@@ -37,11 +39,12 @@ class KeyValueTables:
         self._access = access
         self._queue = queue
         self._again = again
+        self._use = KeyValueTableCounts(store)
         queue.register(CREATE_KIND, self._create)
         queue.register(DELETE_KIND, self._delete)
 
     async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
-        """``record`` in state creating. False if the table exists; ``ScopeNotFound``."""
+        """``record`` in state creating. False if the table exists; ``ScopeNotFound``, ``QuotaExceeded``."""
         unnumbered = dataclasses.replace(record, first_segment_number=None)
         standing, added = await self.records.add(scope, table, unnumbered)
         failpoint(ENTRY_ADDED)
@@ -79,6 +82,7 @@ class KeyValueTables:
             failpoint(SEGMENTS_DELETED)
             await self._store.record_deleted(scope, table_stream(table), record.segment_numbers.stop)
         failpoint(NUMBER_RECORDED)
+        await self._use.release(scope, table, table_id)
         await self.records.remove(scope, table, record)
 
     async def _delete_segments(self, names: Sequence[str]) -> None:
@@ -95,6 +99,7 @@ class KeyValueTables:
         record = await self.records.get(scope, table)
         if record is None or record.table_id != request.payload["table_id"]:
             raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
+        await self._admit(scope, table, record)
         record = await self._numbered(scope, table, record)
         if record.state is not ScopeMemberState.CREATING:
             return
@@ -111,6 +116,17 @@ class KeyValueTables:
             raise
         failpoint(SEGMENTS_CREATED)
         await self._activate(scope, table, record)
+
+    async def _admit(self, scope: str, table: str, record: KeyValueTableRecord) -> None:
+        """Count the table against the quota of its scope. ``QuotaExceeded``: nothing is left of it."""
+        if record.state is not ScopeMemberState.CREATING:
+            return
+        try:
+            await self._use.begin(scope, table, record)
+        except QuotaExceeded:
+            # Without a number it has no segments.
+            await self.records.remove(scope, table, record)
+            raise
 
     async def _numbered(self, scope: str, table: str, record: KeyValueTableRecord) -> KeyValueTableRecord:
         """The table with the number of its first segment; ``NotFound`` if it was deleted meanwhile.

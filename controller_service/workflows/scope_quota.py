@@ -1,4 +1,4 @@
-"""Sets the quota of a scope, tells the stores its limits of bytes, and counts the streams that the scope had before
+"""Sets the quota of a scope, tells the stores its limits of bytes, and counts what the scope had before
 (docs/security.md 7)."""
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.store.byte_limits import ByteLimitsRecord
+from controller_service.store.members import key_value_tables
 from controller_service.store.records import ScopeRecord
 from controller_service.store.scope_counts import COUNTS_TABLE
 from controller_service.store.scope_store import list_table_name
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
-from controller_service.workflows.stream_use import StreamCounts
+from controller_service.workflows.stream_use import KeyValueTableCounts, StreamCounts
 from pravega_common.errors import InvalidArgument, ScopeNotFound
 from pravega_common.model.scope_quota import DescribedQuota, ScopeQuota
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE
@@ -23,14 +24,15 @@ from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "set_scope_quota"
 counted_at_once_max: Final = 16
-"""Streams whose records are read at the same time while those of a scope are counted."""
+"""Streams or tables whose records are read at the same time while those of a scope are counted."""
 
 RECORDED = register("controller.quota_recorded")
 STREAMS_COUNTED = register("controller.quota_streams_counted")
 
 
 class SetScopeQuota:
-    """The first quota of a scope costs in proportion to the streams that it has; another one in its place does not."""
+    """The first quota of a scope costs in proportion to the streams and tables that it has; another one in its place
+    does not."""
 
     def __init__(
         self, store: StreamStore, queue: RequestQueue, limits: ByteLimitsRecord, new_id: Callable[[], str]
@@ -41,6 +43,8 @@ class SetScopeQuota:
         self._queue = queue
         self._new_id = new_id
         self._use = StreamCounts(store)
+        self._tables = key_value_tables(store)
+        self._table_use = KeyValueTableCounts(store)
         queue.register(KIND, self.handle)
 
     async def describe(self, scope: str) -> DescribedQuota:
@@ -89,6 +93,7 @@ class SetScopeQuota:
         await self._limits.refresh(scope)
         if record.quota is not None and not record.is_counted:
             await self._count_streams(scope)
+            await self._count_tables(scope, record)
             await self._release_gone(scope, record)
             failpoint(STREAMS_COUNTED)
             await self._store.change_scope(scope, scope_id, lambda record: _as_counted(record, request_id))
@@ -104,13 +109,26 @@ class SetScopeQuota:
             if not token:
                 return
 
+    async def _count_tables(self, scope: str, record: ScopeRecord) -> None:
+        token = b""
+        while True:
+            tables, token = await self._tables.page(scope, token)
+            for start in range(0, len(tables), counted_at_once_max):
+                some = tables[start : start + counted_at_once_max]
+                await all_ended(self._table_use.settle(scope, name, table, record) for name, table in some)
+            if not token:
+                return
+
     async def _release_gone(self, scope: str, record: ScopeRecord) -> None:
         """Take out what an earlier quota counted and was deleted while there was no quota."""
         table, token = list_table_name(scope, record.scope_id, COUNTS_TABLE), b""
         while True:
-            counted, token = await self._store.counts.page(table, token)
-            for stream_id, name in counted:
-                await self._use.release_if_gone(scope, name, stream_id, record)
+            counted, token = await self._store.counts.page(table, scope, token)
+            for one in counted:
+                if one.is_table:
+                    await self._table_use.release_if_gone(scope, one, record)
+                else:
+                    await self._use.release_if_gone(scope, one.name.partition("/")[2], one.id, record)
             if not token:
                 return
 

@@ -1,20 +1,21 @@
-"""Counts streams and their segments against the quota of their scope (docs/security.md 7).
+"""Counts streams, key-value tables and their segments against the quota of their scope (docs/security.md 7).
 
 A stream is counted with more segments before they are made, and with fewer after they are gone. Both happen in
 requests, which are repeated after a crash, so what was counted too much comes right with the end of the request. Who
 counts a stream looks at its entry afterwards, and a deletion marks the entry before it takes the stream out: one of the
-two always sees the other.
+two always sees the other. With key-value tables, whose number of segments never changes, it is the same.
 """
 
 from __future__ import annotations
 
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.records import (
     TRANSITION,
     EpochRecord,
     EpochTransitionRecord,
     ScopeRecord,
 )
-from controller_service.store.scope_counts import COUNTS_TABLE, Wanted, refused_mark_stream
+from controller_service.store.scope_counts import COUNTS_TABLE, Counted, Wanted, refused_mark_stream
 from controller_service.store.scope_store import list_table_name
 from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import StreamNotFound
@@ -77,7 +78,7 @@ class StreamCounts:
         """Take a stream out that was counted, if it is gone or being deleted."""
         entry = await self._store.entry(scope, stream)
         if entry is None or entry.stream_id != stream_id or entry.deleting:
-            await self._store.counts.release(_table(scope, record), stream_id, scoped_name(scope, stream))
+            await self._store.counts.release(_table(scope, record), Counted(stream_id, scoped_name(scope, stream)))
 
     async def _count(
         self,
@@ -90,9 +91,57 @@ class StreamCounts:
         is_refusable: bool = True,
     ) -> None:
         quota = record.quota if is_refusable and record.is_counted else None
-        name = scoped_name(scope, stream)
-        await self._store.counts.change(_table(scope, record), stream_id, name, wanted, quota)
+        one = Counted(stream_id, scoped_name(scope, stream))
+        await self._store.counts.change(_table(scope, record), one, wanted, quota)
         await self.release_if_gone(scope, stream, stream_id, record)
+
+
+class KeyValueTableCounts:
+    """Costs one read of the scope's record where there is no quota."""
+
+    def __init__(self, store: StreamStore) -> None:
+        self._store = store
+        self._records = key_value_tables(store)
+
+    async def begin(self, scope: str, table: str, record: KeyValueTableRecord) -> None:
+        """Count a table that is about to get its segments, unless it is counted already. ``QuotaExceeded``, but not
+        once the number of its first segment is chosen: segments may have been made then."""
+        found = await self._store.scope(scope)
+        if found is not None and found.quota is not None:
+            await self.settle(scope, table, record, found, is_refusable=record.first_segment_number is None)
+            failpoint(RESERVED)
+
+    async def settle(
+        self,
+        scope: str,
+        table: str,
+        record: KeyValueTableRecord,
+        found: ScopeRecord,
+        *,
+        is_refusable: bool = False,
+    ) -> None:
+        """Count a table of a scope that has a quota; one that is gone meanwhile, or going, is not counted."""
+
+        async def wanted(old: int) -> int:
+            return record.partition_count
+
+        one = Counted(record.table_id, scoped_name(scope, table), is_table=True)
+        quota = found.quota if is_refusable and found.is_counted else None
+        await self._store.counts.change(_table(scope, found), one, wanted, quota)
+        await self.release_if_gone(scope, one, found)
+
+    async def release_if_gone(self, scope: str, one: Counted, found: ScopeRecord) -> None:
+        """Take a table out that was counted, if it is gone or being deleted."""
+        standing = await self._records.get(scope, one.name.partition("/")[2])
+        if standing is None or standing.table_id != one.id or standing.state is ScopeMemberState.DELETING:
+            await self._store.counts.release(_table(scope, found), one)
+
+    async def release(self, scope: str, table: str, table_id: str) -> None:
+        """Count a table no more whose segments are gone, before its record goes. Idempotent."""
+        found = await self._store.scope(scope)
+        if found is not None and found.quota is not None:
+            one = Counted(table_id, scoped_name(scope, table), is_table=True)
+            await self._store.counts.release(_table(scope, found), one)
 
 
 def _table(scope: str, record: ScopeRecord) -> str:

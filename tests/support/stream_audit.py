@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller_service.queue.table_request_queue import REQUESTS_TABLE
 from controller_service.segment_access.second_deletion import KIND
 from controller_service.service import Controller
+from controller_service.store.members import key_value_tables
 from controller_service.store.records import (
     CONFIGURATION,
     TRANSITION,
@@ -80,15 +81,18 @@ async def _audit_counts(store: StreamStore, scope: str, streams: list[str]) -> N
         if not stream.startswith(MARK_PREFIX):
             context = await store.open(scope, stream)
             expected[context.stream_id] = (stream, len((await context.current_epoch()).segments))
+    tables = (await key_value_tables(store).page(scope))[0]
     table = list_table_name(scope, record.scope_id, COUNTS_TABLE)
     entries = dict((await store.tables.scan(table)).entries)
     total = entries.pop("total", None)
     found = {key: decode(StreamUseRecord, value.value) for key, value in entries.items()}
     assert {key: (one.stream, one.segments) for key, one in found.items() if one.segments} == {
-        f"stream/{stream_id}": counted for stream_id, counted in expected.items()
+        **{f"stream/{stream_id}": counted for stream_id, counted in expected.items()},
+        **{f"table/{one.table_id}": (name, one.partition_count) for name, one in tables},
     }
     use = ScopeUse() if total is None else decode(ScopeUse, total.value)
-    assert use == ScopeUse(len(expected), sum(segments for _, segments in expected.values()))
+    in_tables = sum(one.partition_count for _, one in tables)
+    assert use == ScopeUse(len(expected), in_tables + sum(segments for _, segments in expected.values()))
 
 
 async def _audit_stream(context: StreamContext, tables: VersionedStore) -> dict[str, bool]:

@@ -491,6 +491,14 @@ async def is_not_there(scene: Scene) -> None:
     assert await scene.world.streams.entry(S, T) is None
 
 
+async def refuse_table(scene: Scene, one: Instance) -> object:
+    try:
+        await create_table(scene, one)
+    except QuotaExceeded:
+        return None
+    raise AssertionError("the quota does not admit the table")
+
+
 async def refuse_split(scene: Scene, one: Instance) -> object:
     try:
         await scene.world.split(one, S, T)
@@ -614,7 +622,7 @@ WORKFLOWS: Final = (
     _flow("delete scope", before(limited_bytes, a_full_scope), delete_scope, has_no_scope),
     _flow("delete empty scope", limited_bytes, delete_empty_scope, has_no_scope),
     _flow("refuse to delete scope", limited_bytes, delete_filling_scope, has_open_scope),
-    _flow("set a quota", before(a_forgotten_count, a_stream), set_quota, has_quota),
+    _flow("set a quota", before(a_forgotten_count, a_table, a_stream), set_quota, has_quota),
     _flow("create stream, quota", quota_of(1, 2), create, is_active),
     _flow("refuse stream, quota", a_half_made_stream, refuse, is_not_there),
     _flow("update stream, quota", before(quota_of(1, 3), a_stream), update, is_updated),
@@ -623,6 +631,9 @@ WORKFLOWS: Final = (
     _flow("merge cold segments, quota", before(quota_of(1, 3), a_stream_to_shrink), merge_cold, is_merged),
     _flow("delete stream, quota", before(quota_of(1, 3), a_sealed_stream), delete, is_gone),
     _flow("create group, quota", before(quota_of(3, 5), two_streams), create_group, has_group),
+    _flow("create table, quota", quota_of(0, 3), create_table, has_table),
+    _flow("refuse table, quota", quota_of(1, 2), refuse_table, has_no_table),
+    _flow("delete table, quota", before(quota_of(0, 3), a_table), delete_table, has_no_table),
     _flow("create transaction", a_stream, create_transaction, has_no_transactions),
     _flow("commit", a_transaction, commit, is_committed),
     _flow("commit, rolling", a_transaction_of_an_old_epoch, commit, is_committed),

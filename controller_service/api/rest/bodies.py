@@ -50,7 +50,7 @@ class ScopeLimits(RestBody):
     """The quota of a scope; what is left out is not limited."""
 
     streams: QuotaCount | None = Field(None, description="Streams, those of reader groups included.")
-    segments: QuotaCount | None = Field(None, description="Segments of the current epochs of all streams.")
+    segments: QuotaCount | None = Field(None, description="Segments of the streams' current epochs, and of tables.")
     bytes_in: QuotaRate | None = Field(None, description="Bytes a second that are written, of all stores together.")
     bytes_out: QuotaRate | None = Field(None, description="Bytes a second that are read, of all stores together.")
 

@@ -10,6 +10,7 @@ import pytest
 from controller_service.errors import QuotaExceeded
 from controller_service.store import byte_limits as store_limits
 from controller_service.store.byte_limits import ByteLimitsRecord
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.store.records import StreamState
 from controller_service.store.scope_counts import COUNTS_TABLE, REFUSED
 from controller_service.store.scope_store import list_table_name
@@ -149,6 +150,54 @@ async def test_a_reader_group_counts_by_its_stream(scene: Scene) -> None:
     assert await use(scene) == ScopeUse(2, 3)
     await scene.run(scene.first.groups.delete(S, "group", GROUP_ID))
     assert await use(scene) == ScopeUse(1, 2)
+
+
+async def make_table(scene: Scene, name: str, partitions: int) -> None:
+    new = KeyValueTableRecord(scene.world.new_id(), 1, ScopeMemberState.CREATING, partitions, 4, 0)
+    await scene.run(scene.second.tables.create(S, name, new))
+
+
+async def test_the_segments_of_key_value_tables_count_and_the_tables_do_not(scene: Scene) -> None:
+    await limit(scene, streams=1, segments=5)
+    await make_table(scene, "a", 3)
+    assert await use(scene) == ScopeUse(0, 3)
+    with pytest.raises(QuotaExceeded, match="key-value table scope/b: scope scope would have 6 segments"):
+        await make_table(scene, "b", 3)
+    assert await scene.first.tables.records.get(S, "b") is None
+    assert len(scene.world.segments.tables) == 3
+    with pytest.raises(QuotaExceeded, match="stream scope/s: scope scope would have 6 segments"):
+        await scene.make_stream("s", THREE)
+    await scene.make_stream("s", TWO)
+    await scene.run(scene.first.tables.delete(S, "a"))
+    assert await use(scene) == ScopeUse(1, 2)
+    await make_table(scene, "b", 3)
+    assert await use(scene) == ScopeUse(1, 5)
+
+
+async def test_tables_from_before_the_quota_are_counted(scene: Scene) -> None:
+    await make_table(scene, "a", 3)
+    await limit(scene, segments=2)
+    assert await use(scene) == ScopeUse(0, 3)
+    await limit(scene)
+    await scene.run(scene.first.tables.delete(S, "a"))
+    await make_table(scene, "b", 1)
+    await limit(scene, segments=2)
+    assert await use(scene) == ScopeUse(0, 1)
+
+
+async def test_tables_that_are_made_at_once_do_not_share_the_last_place(scene: Scene) -> None:
+    await limit(scene, segments=3)
+
+    async def create(number: int) -> bool:
+        new = KeyValueTableRecord(scene.world.new_id(), 1, ScopeMemberState.CREATING, 1, 4, 0)
+        try:
+            return await (scene.first, scene.second)[number % 2].tables.create(S, f"t{number}", new)
+        except QuotaExceeded:
+            return False
+
+    made = await scene.world.run(asyncio.gather(*(create(number) for number in range(8))))
+    assert sum(made) == 3 == len(scene.world.segments.tables)
+    assert await use(scene) == ScopeUse(0, 3)
 
 
 async def test_streams_from_before_the_quota_are_counted(scene: Scene) -> None:
