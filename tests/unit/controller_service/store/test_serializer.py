@@ -180,7 +180,7 @@ CURRENT_EPOCH_SHORTENED = (
 SCOPE = ScopeRecord("id", 7, tags_indexed=True)
 SCOPE_FIELDS = '"scope_id":"id","created_ms":7,"deleting":false,"holder":"","tags_indexed":true'
 SCOPE_LIMITED = (
-    f'{{"_v":2,{SCOPE_FIELDS},"quota":{{"streams":5,"segments":null}},"is_counted":true,'
+    f'{{"_v":2,{SCOPE_FIELDS},"quota":{{"streams":5,"segments":null,"bytes_in":null,"bytes_out":70000}},"is_counted":true,'
     '"quota_order":3,"quota_request":"r"}'
 )
 
@@ -188,7 +188,9 @@ SCOPE_LIMITED = (
 def test_former_versions_are_kept_from_a_scope_with_a_quota() -> None:
     assert encode(SCOPE).startswith(b'{"_v":1,')
     assert decode(ScopeRecord, f'{{"_v":1,{SCOPE_FIELDS}}}'.encode()) == SCOPE
-    limited = dataclasses.replace(SCOPE, quota=ScopeQuota(streams=5), is_counted=True, quota_order=3, quota_request="r")
+    limited = dataclasses.replace(
+        SCOPE, quota=ScopeQuota(streams=5, bytes_out=70_000), is_counted=True, quota_order=3, quota_request="r"
+    )
     assert encode(limited).decode() == SCOPE_LIMITED
     assert decode(ScopeRecord, SCOPE_LIMITED.encode()) == limited
     with pytest.raises(DataCorruption, match="newer controller"):
