@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
-import shutil
 import subprocess
 
 import pytest
 
-from tests.support.alert_rules import RULES, alerts, expressions, metrics_of, panels
+from tests.support.alert_rules import alerts, expressions, metrics_of, panels
+from tests.support.prometheus import CONFIGURATION, program
 from tests.support.repository import ROOT
 
 RUNBOOK = (ROOT / "docs" / "operations.md").read_text()
@@ -90,7 +90,8 @@ def test_each_panel_asks_one_question() -> None:
     assert len(places) == len(titles), "a panel lies on another one"
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on the path")
+@pytest.mark.skipif(program("promtool") is None, reason="no promtool: scripts/setup --prometheus")
 def test_promtool_reads_the_rules() -> None:
-    done = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    command = [str(program("promtool")), "check", "config", str(CONFIGURATION)]  # with the rules that it names
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
