@@ -12,7 +12,7 @@ from pydantic_settings import SettingsConfigDict
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.call_limits import calls_max_default, calls_per_peer_max_default
 from controller_service.api.grpc.connection_watch import connections_max_default, connections_per_peer_max_default
-from controller_service.api.rest import connections as rest_connections
+from controller_service.api.rest import server as rest_server
 from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock
@@ -57,8 +57,8 @@ class ControllerSection(Section):
     calls_per_peer_max: int = Field(default=calls_per_peer_max_default, ge=1)
     rest: OptionalAddress = "127.0.0.1:10080"
     rest_hosts: tuple[str, ...] = ()
-    rest_connections_max: int = Field(default=rest_connections.connections_max_default, ge=1)
-    rest_connections_per_peer_max: int = Field(default=rest_connections.connections_per_peer_max_default, ge=1)
+    rest_connections_max: int = Field(default=rest_server.connections_max_default, ge=1)
+    rest_connections_per_peer_max: int = Field(default=rest_server.connections_per_peer_max_default, ge=1)
     containers: int = Field(default=4, ge=1, le=containers_max)
     store: StoreKind = StoreKind.TABLES
     extensions: bool = True

@@ -23,7 +23,6 @@ from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
 from controller_service.api.grpc.scope_quotas_api import ScopeQuotasApi
 from controller_service.api.grpc.server import GrpcServer
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
-from controller_service.api.rest.connections import ConnectionLimits
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.api.rest.server import RestServer
 from controller_service.buckets.history_expiry import HistoryExpiry
@@ -89,6 +88,7 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
+from pravega_common.services.http_connections import ConnectionLimits
 from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.retrying import RetryLimits, retry, unlimited

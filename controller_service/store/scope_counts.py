@@ -51,7 +51,7 @@ class StreamUseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted: a stream or a key-value table by its id and its name (``scope/name``)."""
+    """A stream or key-value table that is counted, by its id and its name (``scope/name``)."""
 
     id: str
     name: str
@@ -128,7 +128,7 @@ class ScopeCounts:
             return
 
     async def page(self, table: str, scope: str, token: bytes) -> tuple[list[Counted], bytes]:
-        """What is counted of a scope, a page at a time, and the token of the next page, empty at the end."""
+        """Streams and tables that are counted, a page at a time, and the token of the next page, empty at the end."""
         try:
             found = await self._tables.scan(table, token)
         except SegmentNotFound:

@@ -1,4 +1,4 @@
-"""Limits the connections of a REST port: how many, of one peer and of all, and how long each may take for a request.
+"""Limits the connections of an HTTP port: how many, of one peer and of all, and how long each may take for a request.
 
 A thin protocol before that of aiohttp: it hands everything on. Only the first request of a connection is timed here;
 aiohttp closes one that is idle, or stuck in a later request's head, after ``idle_time_max_s``.
@@ -7,13 +7,19 @@ aiohttp closes one that is idle, or stuck in a later request's head, after ``idl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from pravega_common.services.host_counts import HostCounts
+from aiohttp import web
 
-connections_max_default: Final = 1_024
-connections_per_peer_max_default: Final = 256
+from pravega_common.invariants import check
+from pravega_common.services.base import Service
+from pravega_common.services.host_counts import HostCounts
+from pravega_common.services.http_log import http_server_log
+from pravega_common.services.tls_door import TlsDoor
+
+accept_backlog: Final = 100
 head_time_max_s: Final = 10.0
 """Time from the connection to the end of the first request's head."""
 body_time_max_s: Final = 30.0
@@ -45,11 +51,15 @@ class ConnectionLimits:
     def protocol(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
         return TimedProtocol(self, make)
 
-    def request_began(self, protocol: Any) -> None:
-        """Note that the head of a request was read on the connection with this protocol of aiohttp."""
-        waiting = self._waiting.pop(protocol, None)
+    @web.middleware
+    async def began(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Note that the head of a request was read: the outermost middleware of what the port serves."""
+        waiting = self._waiting.pop(request.protocol, None)
         if waiting is not None:
             waiting.head_is_read()
+        return await handler(request)
 
     def enter(self, peer: str) -> bool:
         """Whether one more connection of a peer is taken; then it is counted."""
@@ -113,3 +123,63 @@ class TimedProtocol(asyncio.Protocol):
             self._limits.forget(self._served)
             self._limits.leave(self._peer)
             self._served.connection_lost(exc)
+
+
+class HttpDoor(Service):
+    """Serves an application of aiohttp, whose outermost middleware is ``limits.began``, on one address.
+
+    ``port`` 0 takes a free one: read ``port`` after ``start``, which raises ``OSError`` if it cannot listen.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        limits: ConnectionLimits,
+        application: Callable[[], web.Application],
+        *,
+        tls: ssl.SSLContext | None,
+        stop_grace_s: float,
+    ) -> None:
+        """``application`` makes it at the start. ``stop_grace_s``: time for requests under way at the end."""
+        super().__init__("http-door")
+        self.port = port
+        self._host = host
+        self._limits = limits
+        self._application = application
+        self._tls = tls
+        self._stop_grace_s = stop_grace_s
+        self._runner: web.AppRunner | None = None
+        self._socket: asyncio.Server | None = None
+        self._tls_door: TlsDoor | None = None
+
+    async def on_start(self) -> None:
+        self._runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            logger=http_server_log(),
+            shutdown_timeout=self._stop_grace_s,
+            keepalive_timeout=idle_time_max_s,
+        )
+        await self._runner.setup()
+        serve = self._runner.server
+        check(serve is not None, "a runner that is set up has a server")
+        await self._open(lambda: self._limits.protocol(cast(Callable[[], asyncio.Protocol], serve)))
+
+    async def _open(self, make: Callable[[], asyncio.Protocol]) -> None:
+        if self._tls is None:
+            self._socket = await asyncio.get_running_loop().create_server(make, self._host, self.port)
+            self.port = int(self._socket.sockets[0].getsockname()[1])
+            return
+        self._tls_door = TlsDoor(self._host, self.port, self._tls, make, backlog=accept_backlog)
+        self.own(self._tls_door)
+        await self._tls_door.start()
+        self.port = self._tls_door.port
+
+    async def on_stop(self) -> None:
+        if self._tls_door is not None:
+            await self._tls_door.stop()
+        if self._socket is not None:
+            self._socket.close()
+        if self._runner is not None:
+            await self._runner.cleanup()

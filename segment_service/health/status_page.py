@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
-from pravega_common.services.http_log import http_server_log
+from pravega_common.services.http_connections import ConnectionLimits, HttpDoor
 from pravega_common.services.problems import is_ready
 from segment_service.container.registry import ContainerRegistry
 from segment_service.health.collector import StoreCollector
@@ -25,6 +25,10 @@ from segment_service.health.store_health import StoreHealth
 
 request_bytes_max: Final = 64 * 1024
 stop_grace_s: Final = 2.0
+connections_max: Final = 256
+"""Connections to the page; each may take 10 s for its first request, and be idle for 30 s."""
+connections_per_host_max: Final = 64
+"""Those of one host: what monitors a store needs two or three."""
 damaged_segments_max: Final = 1_000
 """Damaged segments that ``/health`` lists; ``/metrics`` counts all."""
 
@@ -49,14 +53,24 @@ class StatusPage(Service):
         self._containers = registry
         self._health = health
         self._not_serving = not_serving
-        self._tls = tls
+        self.limits = ConnectionLimits(connections_max, connections_per_host_max)
+        self._door = HttpDoor(host, port, self.limits, self._application, tls=tls, stop_grace_s=stop_grace_s)
         self._metrics = CollectorRegistry(auto_describe=False)
         self._metrics.register(collector)
         ProcessCollector(registry=self._metrics)
-        self._runner: web.AppRunner | None = None
 
     async def on_start(self) -> None:
-        application = web.Application(client_max_size=request_bytes_max)
+        self.own(self._door)
+        try:
+            await self._door.start()
+        except OSError as error:
+            raise ConfigurationError(
+                f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"
+            ) from error
+        self.port = self._door.port
+
+    def _application(self) -> web.Application:
+        application = web.Application(client_max_size=request_bytes_max, middlewares=[self.limits.began])
         application.add_routes(
             [
                 web.get("/health", self._get_health),
@@ -65,22 +79,10 @@ class StatusPage(Service):
                 web.get("/metrics", self._get_metrics),
             ]
         )
-        self._runner = web.AppRunner(
-            application, access_log=None, logger=http_server_log(), shutdown_timeout=stop_grace_s
-        )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port, ssl_context=self._tls)
-        try:
-            await site.start()
-        except OSError as error:
-            raise ConfigurationError(
-                f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"
-            ) from error
-        self.port = int(self._runner.addresses[0][1])
+        return application
 
     async def on_stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._door.stop()
 
     async def _get_health(self, _request: web.Request) -> web.Response:
         problems = self._health.problems()

@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 import structlog
 
-from controller_service.api.rest import connections, operation
+from controller_service.api.rest import operation
 from controller_service.service import Controller
+from pravega_common.services import http_connections
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 
@@ -132,7 +133,7 @@ async def test_a_peer_that_leaves_within_its_body_leaves_no_error(controller: Co
 async def test_a_head_that_does_not_end_costs_its_connection(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "head_time_max_s", 0.2)
+    monkeypatch.setattr(http_connections, "head_time_max_s", 0.2)
     for sent in (b"", b"GET /ping HTTP/1.1\r\nHost: localhost\r\n", b"GET /p"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(controller))
         writer.write(sent)
@@ -173,7 +174,7 @@ async def test_one_peer_takes_so_many_connections_and_no_more(controller: Contro
 async def test_a_connection_that_is_used_may_stay_longer_than_a_head_may_take(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "head_time_max_s", 0.05)
+    monkeypatch.setattr(http_connections, "head_time_max_s", 0.05)
     waited = asyncio.Event()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port_of(controller)}") as session:
         for _ in range(3):

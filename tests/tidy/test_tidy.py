@@ -164,7 +164,6 @@ STARTS_NO_SERVICE = {
     "segment_service/maintenance/backup_restore.py: storage": "without anything that works in the background",
     "segment_service/maintenance/store_backup.py: self._copies": "files in a folder; its calls fail, it does not",
     "segment_service/maintenance/tier2_restore.py: storage": "without anything that works in the background",
-    "segment_service/health/status_page.py: site": "aiohttp's own server",
     "controller_service/api/grpc/streams_api.py: self.parts.workflows.scale": "a workflow",
     "controller_service/workflows/auto_scale.py: self._scale": "a workflow",
     "controller_service/api/grpc/server.py: self._server": "gRPC's own server",

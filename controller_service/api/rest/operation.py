@@ -20,11 +20,11 @@ from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from controller_service.api.rest.bodies import RestBody, RestQuery
-from controller_service.api.rest.connections import body_time_max_s
 from controller_service.api.rest.live import LIVE_ANSWERS
 from controller_service.api.rest.rest_times import REST_CALLS
 from pravega_common.errors import InvalidArgument
 from pravega_common.invariants import check
+from pravega_common.services.http_connections import body_time_max_s
 
 JSON_TYPE: Final = "application/json"
 _problems_max: Final = 3

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -15,14 +14,8 @@ from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.rest.access_guard import access_guard
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
 from controller_service.api.rest.audit_trail import RestAuditTrail
-from controller_service.api.rest.connections import (
-    ConnectionLimits,
-    connections_max_default,
-    connections_per_peer_max_default,
-    idle_time_max_s,
-)
 from controller_service.api.rest.doors import WebDoors
-from controller_service.api.rest.errors import Handler, map_errors
+from controller_service.api.rest.errors import map_errors
 from controller_service.api.rest.health import HealthOperations, HealthRegistry
 from controller_service.api.rest.live import LIVE_ANSWERS, LiveAnswers
 from controller_service.api.rest.metrics import MetricsPage
@@ -33,16 +26,15 @@ from controller_service.watermarks.watermark_ages import WatermarkAges
 from controller_service.window.page_routes import page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
-from pravega_common.invariants import check
 from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
-from pravega_common.services.http_log import http_server_log
+from pravega_common.services.http_connections import ConnectionLimits, HttpDoor
 from pravega_common.services.settings import host_and_port
-from pravega_common.services.tls_door import TlsDoor
 
+connections_max_default: Final = 1_024
+connections_per_peer_max_default: Final = 256
 request_bytes_max: Final = 1024 * 1024
 stop_grace_s: Final = 5.0
-accept_backlog: Final = 100
 EXPLORER_FILES: Final = {
     "/docs": ("explorer.html", "text/html"),
     "/docs/explorer.js": ("explorer.js", "text/javascript"),
@@ -82,15 +74,13 @@ class RestServer(Service):
         self._tls = tls
         self.operations = all_operations(health, parts, window)
         self._metrics = MetricsPage(health, parts.known_subscribers, parts.known_sinks, ages)
-        self._runner: web.AppRunner | None = None
-        self._socket: asyncio.Server | None = None
-        self._door: TlsDoor | None = None
+        self._door: HttpDoor | None = None
         self.port = 0
 
     def application(self) -> web.Application:
         made = web.Application(
             client_max_size=request_bytes_max,
-            middlewares=[self._began, self._doors.check, *self._trail, map_errors, *self._guards],
+            middlewares=[self.limits.began, self._doors.check, *self._trail, map_errors, *self._guards],
         )
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())
@@ -100,45 +90,19 @@ class RestServer(Service):
         made.on_shutdown.append(live.end)
         return made
 
-    @web.middleware
-    async def _began(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self.limits.request_began(request.protocol)
-        return await handler(request)
-
     async def on_start(self) -> None:
-        self._runner = web.AppRunner(
-            self.application(),
-            access_log=None,
-            logger=http_server_log(),
-            shutdown_timeout=stop_grace_s,
-            keepalive_timeout=idle_time_max_s,
-        )
-        await self._runner.setup()
-        serve = self._runner.server
-        check(serve is not None, "a runner that is set up has a server")
+        host, port = host_and_port(self._listen)
+        self._door = HttpDoor(host, port, self.limits, self.application, tls=self._tls, stop_grace_s=stop_grace_s)
+        self.own(self._door)
         try:
-            await self._open(lambda: self.limits.protocol(cast(Callable[[], asyncio.Protocol], serve)))
+            await self._door.start()
         except OSError as error:
             raise ConfigurationError(f"rest = {self._listen!r}: cannot listen there ({error})") from error
-
-    async def _open(self, make: Callable[[], asyncio.Protocol]) -> None:
-        host, port = host_and_port(self._listen)
-        if self._tls is None:
-            self._socket = await asyncio.get_running_loop().create_server(make, host, port)
-            self.port = int(self._socket.sockets[0].getsockname()[1])
-            return
-        self._door = TlsDoor(host, port, self._tls, make, backlog=accept_backlog)
-        self.own(self._door)
-        await self._door.start()
         self.port = self._door.port
 
     async def on_stop(self) -> None:
         if self._door is not None:
             await self._door.stop()
-        if self._socket is not None:
-            self._socket.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
 
 
 def all_operations(health: HealthRegistry, parts: ApiParts, window: WindowParts) -> Sequence[RestOperation]:
