@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import struct
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from controller_service.api.grpc import body_watch
 from controller_service.api.grpc import server as server_module
 from controller_service.api.grpc.call_limits import CallCounts, peer_host
 from controller_service.api.grpc.connection_watch import ConnectionWatch
@@ -28,6 +33,8 @@ from tests.support.fakes.clock import ManualClock
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 EMPTY_SETTINGS, SETTINGS_ACK = bytes.fromhex("000000040000000000"), bytes.fromhex("000000040100000000")
+first_window = 65_535
+"""Bytes that may be sent at first, of a call and of all (RFC 9113, 6.9.2)."""
 SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService"
 
 
@@ -241,6 +248,131 @@ async def test_who_does_not_end_the_handshake_is_closed(monkeypatch: pytest.Monk
             while await reader.read(1 << 16):
                 pass
         writer.close()
+
+
+class HalfSender:
+    """Speaks HTTP/2 by hand: begins calls with large requests and sends the first part of each, as far as the server
+    lets it."""
+
+    def __init__(self, port: int, calls: int, sent_bytes: int) -> None:
+        self.ended: set[int] = set()
+        self.left = {1 + 2 * number: sent_bytes for number in range(calls)}
+        self._windows = dict.fromkeys(self.left, first_window)
+        self._window = self._first = first_window
+        self._port = port
+        self._writer: asyncio.StreamWriter | None = None
+        self._task = asyncio.ensure_future(self._run())
+
+    def stop(self) -> None:
+        self._task.cancel()
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _run(self) -> None:
+        reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer.write(PREFACE + EMPTY_SETTINGS)
+        for stream in self.left:
+            self._writer.write(_frame(1, 4, stream, _call_head("checkStreamExists")))
+            self._send(stream, b"\0" + struct.pack(">I", request_bytes_max - 100))
+        while True:
+            head = await reader.readexactly(9)
+            payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
+            self._receive(head[3], head[4], int.from_bytes(head[5:], "big"), payload)
+            for stream, left in self.left.items():
+                while size := min(16_384, left, self._windows[stream], self._window):
+                    self._send(stream, bytes(size))
+                    left = self.left[stream] = left - size
+                    # What waits here to be sent is memory of this process, too.
+                    await self._writer.drain()
+
+    def _send(self, stream: int, data: bytes) -> None:
+        assert self._writer is not None
+        self._writer.write(_frame(0, 0, stream, data))
+        self._windows[stream] -= len(data)
+        self._window -= len(data)
+
+    def _receive(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        assert self._writer is not None
+        if kind == 4 and not flags & 1:
+            for key, value in struct.iter_unpack(">HI", payload):
+                if key == 4:
+                    self._windows = {one: window + value - self._first for one, window in self._windows.items()}
+                    self._first = value
+            self._writer.write(SETTINGS_ACK)
+        elif kind == 6 and not flags & 1:
+            self._writer.write(_frame(6, 1, 0, payload))
+        elif kind == 8 and not stream:
+            self._window += int.from_bytes(payload, "big")
+        elif kind == 8:
+            self._windows[stream] += int.from_bytes(payload, "big")
+        elif kind in (1, 3):
+            self.ended.add(stream)
+            self.left[stream] = 0
+
+
+def resident_bytes() -> int:
+    """The memory of this process, in which the server runs."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def _call_head(method: str) -> bytes:
+    """The header fields of a call, each as it stands (RFC 7541, 6.2.2)."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": f"{SERVICE}/{method}",
+        ":authority": "x",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    pairs = ((name.encode(), value.encode()) for name, value in fields.items())
+    return b"".join(b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value for name, value in pairs)
+
+
+async def test_half_sent_requests_hold_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four waves of 240 calls with 2 MB of 4 MB each, whose connections stay. Before there was a limit all of the
+    1.9 GB were held; now 16 of a wave at the most when the next one comes, and the first one's memory serves the
+    others."""
+    monkeypatch.setattr(body_watch, "open_max", 16)
+    monkeypatch.setattr(body_watch, "open_time_min_s", 0.2)
+    held, senders = [], []
+    async with serving(SlowService()) as server, stub_of(server.port) as stub:
+        for _ in range(4):
+            wave = [HalfSender(server.port, 60, 2_000_000) for _ in range(4)]
+            senders += wave
+            began = partial(lambda wave: sum(len(one.ended) for one in wave) >= 240 - 16, wave)
+            await eventually(began, "the oldest calls are given up")
+            assert (await stub.checkStreamExists(pb.StreamInfo(scope="s", stream="t"), timeout=20)).exists
+            await eventually(lambda: server.bodies.open_count <= 16)
+            held.append(resident_bytes())
+        assert held[-1] - held[0] < 500_000_000, held
+        for one in senders:
+            one.stop()
+        await eventually(lambda: not server.bodies.open_count, "lost connections end their calls")
+
+
+async def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_watch, "body_time_max_s", 0.3)
+    async with serving(SlowService()) as server, stub_of(server.port) as stub:
+        sender = HalfSender(server.port, 3, 100_000)
+        await eventually(lambda: len(sender.ended) == 3)
+        assert not server.bodies.open_count
+        assert (await stub.checkStreamExists(pb.StreamInfo(scope="s", stream="t"), timeout=20)).exists
+        sender.stop()
+
+
+async def test_many_calls_at_once_are_no_half_sent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_watch, "open_max", 4)
+    async with serving(SlowService()) as server, stub_of(server.port) as stub:
+        request = pb.StreamInfo(scope="s", stream="t" * 100_000)
+        answers = await asyncio.gather(*(stub.checkStreamExists(request, timeout=20) for _ in range(200)))
+        assert all(answer.exists for answer in answers)
+        assert not server.bodies.open_count
 
 
 @pytest.mark.parametrize(

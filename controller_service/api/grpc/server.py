@@ -9,6 +9,7 @@ import grpc
 
 from controller_service.api.grpc.access_guard import AccessControl, AccessGuard
 from controller_service.api.grpc.audit_trail import AuditTrail
+from controller_service.api.grpc.body_watch import BodyWatch
 from controller_service.api.grpc.call_limits import CallCounts, CallLimits
 from controller_service.api.grpc.connection_watch import ConnectionWatch, connections_max_default
 from controller_service.api.grpc.error_mapping import ErrorMapping
@@ -75,12 +76,13 @@ class GrpcServer(Service):
         self.counts = counts or CallCounts.of()
         self._connections_max = connections_max
         self._watch = watch or ConnectionWatch(SystemClock())
+        self.bodies = BodyWatch(SystemClock())
         self._server: Any = None
         self.port = 0
 
     async def on_start(self) -> None:
         self._server = grpc.aio.server(
-            interceptors=(ErrorMapping(), CallLimits(self.counts), *self._trail, *self._guards),
+            interceptors=(self.bodies, ErrorMapping(), CallLimits(self.counts), *self._trail, *self._guards),
             options=(*_OPTIONS, *self._connection_options()),
             maximum_concurrent_rpcs=calls_begun_max,
         )
@@ -94,6 +96,7 @@ class GrpcServer(Service):
             raise ConfigurationError(f"listen = {self._listen!r}: cannot listen there")
         await self._server.start()
         self.spawn(self._watch.run(self.port), "connections")
+        self.spawn(self.bodies.run(), "half-sent-requests")
 
     def _connection_options(self) -> Sequence[tuple[str, int]]:
         handshake_ms = int(handshake_time_max_s * 1_000)
