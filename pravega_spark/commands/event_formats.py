@@ -4,7 +4,7 @@
 lines  an event is a line without its newline (a carriage return stays)
 length an event is a 32-bit big-endian length and that number of bytes
 json   a line is ``{"event": text or any JSON value}`` or ``{"event_base64": …}``, with an optional ``"key"``;
-       reading gives ``segment`` and ``offset`` too
+       reading gives ``segment`` and ``offset`` too. A line that is another JSON object is an event as it is.
 ====== =============================================================================================================
 """
 
@@ -30,6 +30,8 @@ from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.framing import event_bytes_max
 
 _LENGTH: Final = struct.Struct(">I")
+_WRAPPED: Final = frozenset({"event", "event_base64", "key", "segment", "offset"})
+"""The members of a line that holds an event, and is not one itself."""
 SINK_SCHEMA: Final = pa.schema([("event", pa.binary()), ("routing_key", pa.string())])
 
 
@@ -104,14 +106,14 @@ class Parser:
 
     def _json_event(self, line: bytes, number: int) -> tuple[bytes, str | None]:
         made = _json_object(line, number)
+        if not made.keys() & {"event", "event_base64"} or made.keys() - _WRAPPED - {self.key_field}:
+            return line, self._key_in(line, number) if self.key_field else self.key
         key = _as_text(made.get(self.key_field or "key"), number) if self.key is None else self.key
         if "event_base64" in made:
             try:
                 return base64.b64decode(made["event_base64"], validate=True), key
             except (binascii.Error, TypeError, ValueError) as error:
                 raise InvalidArgument(f"member event_base64 of event {number} is no Base64: {error}") from error
-        if "event" not in made:
-            raise InvalidArgument(f"event {number} has no member 'event' or 'event_base64': {line[:60]!r}")
         return _as_json_text(made["event"], number).encode(), key
 
 

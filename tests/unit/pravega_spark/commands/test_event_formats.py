@@ -97,10 +97,17 @@ def test_json_events() -> None:
     lines = [{"event": "text", "key": "k"}, {"event": {"a": 1}}, {"event_base64": "AAE="}, {"event": ""}]
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     assert parsed(Parser(Format.JSON), data) == [(b"text", "k"), (b'{"a": 1}', None), (b"\0\1", None), (b"", None)]
-    with pytest.raises(InvalidArgument, match="event 1 has no member 'event'"):
-        events(Parser(Format.JSON), b'{"text":"x"}\n')
     with pytest.raises(InvalidArgument, match="event_base64 of event 1 is no Base64"):
         events(Parser(Format.JSON), b'{"event_base64":"?"}\n')
+
+
+def test_json_lines_that_hold_no_event_are_events_as_they_are() -> None:
+    """Also one with a member ``event`` beside others, which would be lost."""
+    lines = [b'{"user": "a",  "n":1}', b'{"event":"click","user":"b"}', b'{"n":2}']
+    data = b"\n".join(lines)
+    assert parsed(Parser(Format.JSON), data) == [(line, None) for line in lines]
+    assert parsed(Parser(Format.JSON, "user"), data)[::2] == [(lines[0], "a"), (lines[2], None)]
+    assert parsed(Parser(Format.JSON, key="k"), data) == [(line, "k") for line in lines]
 
 
 @pytest.mark.parametrize(
