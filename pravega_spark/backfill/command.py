@@ -23,7 +23,7 @@ from pravega_spark.backfill.load import Chunks
 from pravega_spark.backfill.runner import JobRun, LoadSettings, Runner, SparkRunner, Summary
 from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption
-from pravega_spark.commands.output import print_json, say
+from pravega_spark.commands.output import counted, print_json, say
 from pravega_spark.commands.quantities import parse_bytes
 from pravega_spark.commands.stream_names import parse_stream
 
@@ -178,7 +178,7 @@ def _show(summary: Summary, as_json: bool) -> None:
         print_json(summary)
         return
     names: Sequence[str] = ("rows", "commits", "files", "bytes")
-    counts = ", ".join(f"{summary[name]:,} {name}" for name in names if name in summary)
+    counts = ", ".join(counted(summary[name], name.removesuffix("s")) for name in names if name in summary)
     print(f"job {summary['job_id']} into {summary['into']}: {counts}{_before_text(summary)}")
 
 
@@ -189,5 +189,6 @@ def _before_text(summary: Summary) -> str:
     rows, is_exact = summary.get("rows_before", 0), summary.get("is_before_exact", True)
     if not rows and is_exact:
         return ""
-    done = f"{rows:,} rows done before" if is_exact else f"at least {rows:,} rows done before, some runs were killed"
+    done = f"{counted(rows, 'row')} done before"
+    done = done if is_exact else f"at least {done}, some runs were killed"
     return f" ({done})" if summary["rows"] else f" (nothing new, {done})"

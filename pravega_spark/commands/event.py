@@ -84,10 +84,11 @@ class _Counter:
     def update(self, count: int) -> None:
         self.count = count
         if self._shows:
-            print(f"\r{count:,} events", end="", file=sys.stderr, flush=True)
+            print(f"\r{counted(count, 'event')}", end="", file=sys.stderr, flush=True)
 
     def text(self, seen: int) -> str:
-        return f"{self.count:,} events are durable, {seen - self.count:,} more may be"
+        are = "is" if self.count == 1 else "are"
+        return f"{counted(self.count, 'event')} {are} durable, {seen - self.count:,} more may be"
 
     def end(self) -> None:
         if self._shows:

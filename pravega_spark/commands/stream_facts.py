@@ -119,7 +119,7 @@ def stream_facts(client: StreamClient, scope: str, stream: str) -> StreamFacts:
 
 def scaling_text(policy: ScalingPolicy) -> str:
     if policy.scale_type is ScaleType.FIXED:
-        return f"fixed, {counted(policy.min_segments, 'segment')}"
+        return f"fixed, {policy.min_segments} at the start or more"  # scaling by hand leaves the policy as it is
     unit = "KB/s" if policy.scale_type is ScaleType.KILOBYTES_PER_SECOND else "events/s"
     rate = f"{policy.target_rate} {unit} a segment"
     return f"{rate}, split by {policy.scale_factor}, at least {counted(policy.min_segments, 'segment')}"
@@ -135,5 +135,6 @@ def retention_text(policy: RetentionPolicy | None) -> str:
     if policy is None or policy.retention_type is RetentionType.NONE:
         return "everything is kept"
     if policy.retention_type is RetentionType.TIME:
-        return f"keep {policy.minimum / ms_per_hour:g} hours"
-    return f"keep {policy.minimum:,} bytes"
+        hours = policy.minimum / ms_per_hour
+        return f"keep {hours:g} {'hour' if hours == 1 else 'hours'}"
+    return f"keep {counted(policy.minimum, 'byte')}"

@@ -98,7 +98,7 @@ def test_summaries(runner: RecordingRunner, capsys: pytest.CaptureFixture[str]) 
     run(runner, "export", "s/t", "out", "--job-id", "j")
     assert capsys.readouterr().out.splitlines() == [
         "job j into s/t: 1,234 rows, 2 commits",
-        "job j into out: 5 rows, 1 files, 6,000 bytes (done before, nothing was written now)",
+        "job j into out: 5 rows, 1 file, 6,000 bytes (done before, nothing was written now)",
     ]
     run(runner, *LOAD, "--format", "text", "--json")
     assert json.loads(capsys.readouterr().out) == {"job_id": "j", "into": "s/t", "rows": 1_234, "commits": 2}

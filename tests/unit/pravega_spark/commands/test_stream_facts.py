@@ -1,0 +1,31 @@
+"""Tests the words for the policies of a stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from pravega_common.model.retention import RetentionPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_spark.commands.stream_facts import retention_text, scaling_text
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (None, "everything is kept"),
+        (RetentionPolicy.by_time(HOUR_MS), "keep 1 hour"),
+        (RetentionPolicy.by_time(3 * HOUR_MS // 2), "keep 1.5 hours"),
+        (RetentionPolicy.by_size(1), "keep 1 byte"),
+        (RetentionPolicy.by_size(5_000), "keep 5,000 bytes"),
+    ],
+)
+def test_retention(policy: RetentionPolicy | None, text: str) -> None:
+    assert retention_text(policy) == text
+
+
+def test_scaling_says_nothing_that_scaling_by_hand_makes_wrong() -> None:
+    assert scaling_text(ScalingPolicy.fixed(2)) == "fixed, 2 at the start or more"
+    policy = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 2, 1)
+    assert scaling_text(policy) == "100 events/s a segment, split by 2, at least 1 segment"
