@@ -72,8 +72,8 @@ EARLIEST = Limit(Keyword.EARLIEST)
 LATEST = Limit(Keyword.LATEST)
 UNBOUNDED = Limit(Keyword.UNBOUNDED)
 
-_FOLDER: Final = re.compile(r"/|\.{1,2}/|[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How a path or URI of a checkpoint begins; the text of a stream cut never does."""
+_FOLDER: Final = re.compile(r"/|\.{1,2}/|[A-Za-z][A-Za-z0-9+.-]*:/|(?!H4sI)[^,]*/")
+"""A path or URI of a checkpoint, which a stream cut is not: its text begins with the Base64 of a gzip, ``H4sI``."""
 
 
 def parse_start(text: str) -> Limit:

@@ -246,12 +246,13 @@ def test_a_cut_in_the_json_of_a_query(name: str, text: str) -> None:
         cut_of(nothing, "s", "t")
 
 
-def test_a_cut_in_a_checkpoint(tmp_path: Path) -> None:
+def test_a_cut_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("offsets", "commits"):
         (tmp_path / name).mkdir()
     (tmp_path / "offsets" / "4").write_text("\n".join(["v1", "{}", json.dumps(OFFSET)]))
     (tmp_path / "commits" / "4").write_text("v1\n{}")
-    for text in (str(tmp_path), f"file://{tmp_path}"):
+    monkeypatch.chdir(tmp_path.parent)
+    for text in (str(tmp_path), f"file://{tmp_path}", f"./{tmp_path.name}", f"{tmp_path.name}/"):
         limit = read(start_stream_cut=text).start_stream_cut
         assert limit is not None and cut_of(limit, "s", "u") == {0: 3}
     # It is read when the position is wanted: a query that goes on has one of its own.
