@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         spans = [
             taken
             for name, one in positions.items()
-            for span in one.spans(first_cut(self._options, one, is_latest_default=False), ends[scoped_name(*name)])
+            for span in one.spans(first_cut(self._options, one, is_streaming=False), ends[scoped_name(*name)])
             if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 

@@ -65,7 +65,7 @@ class PlainStreamReader(DataSourceStreamReader):
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
             self._initial = {
-                name: first_cut(self._options, self._positions(gateway, name), is_latest_default=True)
+                name: first_cut(self._options, self._positions(gateway, name), is_streaming=True)
                 for name in self._names.names()
             }
         return SourceOffset(self._initial).to_json()

@@ -9,19 +9,23 @@ from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.told_cuts import cut_of, has_cut_of
 
 
-def first_cut(options: ReadOptions, one: StreamPositions, *, is_latest_default: bool) -> SegmentOffsets:
+def first_cut(options: ReadOptions, one: StreamPositions, *, is_streaming: bool) -> SegmentOffsets:
     """The start of a read that has no checkpoint.
 
     Where cuts or times are given by stream, a stream that only a pattern names needs none: it is read from its head.
+    ``InvalidArgument`` where a given cut leaves out keys, whose rows nobody would miss.
     """
     if options.start_time is not None:
         return _cut_of_time(options, options.start_time, one)
     limit = options.start_stream_cut
     if limit is None:
-        return one.tail() if is_latest_default else one.head()
+        return one.tail() if is_streaming else one.head()
     if limit.keyword is not None:
         return one.tail() if limit.is_latest else one.head()
-    return _given_cut(options, limit, one)
+    cut = _given_cut(options, limit, one)
+    if is_streaming:  # A batch's plan asks the controller for what lies between its two cuts, which checks them.
+        one.check_covers_keys(cut)
+    return cut
 
 
 def joining_cut(options: ReadOptions, one: StreamPositions) -> SegmentOffsets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Final
 
 from pravega_common.errors import (
     DataCorruption,
@@ -18,6 +19,9 @@ from pravega_spark.source.data_loss import data_loss, replaced
 from pravega_spark.source.range_planner import Span
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.segment_events import SegmentEvents
+
+key_gap_max: Final = 1e-9
+"""Between two segments of neighbouring keys, whose ends are rounded."""
 
 _log = logging.getLogger(__name__)
 
@@ -159,6 +163,30 @@ class StreamPositions:
         except (InvalidArgument, NotFound):
             return None
         return next((item for item in segments if item.segment_id == segment_id), None)
+
+    def check_covers_keys(self, cut: SegmentOffsets) -> None:
+        """``InvalidArgument`` for a cut that leaves out keys; one with segments that are not known is seen later."""
+        known: dict[int, SegmentRange] = {}
+        try:
+            for epoch in sorted({segment_epoch(item) for item in cut}):
+                found = self._gateway.epoch_segments(self.scope, self.stream, epoch)
+                known.update((item.segment_id, item) for item in found)
+        except (InvalidArgument, NotFound):
+            return
+        if not cut.keys() <= known.keys():
+            return
+        covered = 0.0
+        for item in sorted((known[item] for item in cut), key=lambda item: item.key_low):
+            if item.key_low > covered + key_gap_max:
+                break
+            covered = max(covered, item.key_high)
+        else:
+            if covered > 1.0 - key_gap_max:
+                return
+        raise InvalidArgument(
+            f"the stream cut to start at has no segment of {self.scope}/{self.stream} for the keys from {covered:g} "
+            "on, so their events would never be read; take one that was written as a whole"
+        )
 
     def _missed(self, segment_id: int, wanted: int, info: SegmentInfo) -> DataCorruption:
         """The error of an offset that a segment does not have."""

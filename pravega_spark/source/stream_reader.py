@@ -110,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
-            cuts = self._of_each(self._opened(), lambda one: first_cut(self._options, one, is_latest_default=True))
+            cuts = self._of_each(self._opened(), lambda one: first_cut(self._options, one, is_streaming=True))
             self._initial = SourceOffset(cuts).to_json()
         return self._initial
 
@@ -169,9 +169,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """First the start, then the target: so the target is never before it.
 
         A start at a stream cut does not move; and when there is a checkpoint, it need not be of all streams any more.
+        Nor does one at a time, and to find it may take a walk over all scalings, which a restart would repeat.
         """
         limit = self._options.start_stream_cut
-        if limit is None or limit.keyword is not None:
+        if self._options.start_time is None and (limit is None or limit.keyword is not None):
             self.initialOffset()
         self._target = self._of_each(self._opened(), lambda one: one.bound(one.tail()))
 

@@ -23,6 +23,7 @@ from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.idle_pause import IdlePause, looking_share, pause_max_s
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.segment_events import located_excess_bytes_max, prepared_segment_bytes_max
+from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.stream_reader import StreamReader
 from tests.support.fakes.stream_gateway import FakeBoundaries
 from tests.unit.pravega_spark.source.queries import SCHEMA, Query, numbered, reader, standing_clock, steps_of
@@ -95,6 +96,17 @@ class TestFromStartToEnd:
         cut = StreamCut("s", "other", {0: 0}).as_text()
         with pytest.raises(InvalidArgument, match="the stream cut is of s/other, but the stream to read is s/t"):
             reader(streams, start_stream_cut=cut).initialOffset()
+
+    def test_a_cut_that_leaves_out_keys(self, streams: FakeStreams) -> None:
+        """Their events would be left out of the whole query, and nobody would know."""
+        streams.create("t", 4)
+        streams.append("t", 1, numbered(0, 3))
+        whole = StreamCut("s", "t", dict.fromkeys(range(4), 0)).as_text()
+        assert Query(reader(streams, start_stream_cut=whole)).all() == numbered(0, 3)
+        for given, first in (({0: 0, 1: 0, 3: 0}, "0.5"), ({1: 0, 2: 0, 3: 0}, "0"), ({0: 0, 1: 0, 2: 0}, "0.75")):
+            cut = StreamCut("s", "t", given).as_text()
+            with pytest.raises(InvalidArgument, match=f"no segment of s/t for the keys from {first} on"):
+                reader(streams, start_stream_cut=cut).initialOffset()
 
     def test_latest_as_end_is_where_the_stream_ends_at_the_start(self, streams: FakeStreams) -> None:
         streams.create("t")
@@ -660,6 +672,19 @@ class TestTime:
             ("9000", ()),
         ):
             assert sorted(Query(timed(streams, start_time=start)).all()) == self.of(*seconds), start
+
+    def test_a_restart_does_not_look_for_the_start_again(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With AvailableNow it did, over all scalings since the head of the stream."""
+        self.filled(streams, monkeypatch)
+        query = Query(timed(streams, start_time="2500"))
+        query.source.prepareForTriggerAvailableNow()
+        assert sorted(query.all()) == self.of(3, 4)
+        monkeypatch.setattr(StreamPositions, "cut_at_time", None)
+        query.restart(timed(streams, start_time="2500"))
+        query.source.prepareForTriggerAvailableNow()
+        assert query.all() == []
 
     def test_end_in_the_past(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
         """It takes all from before the time, and the block in which the time lies."""
