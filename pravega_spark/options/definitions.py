@@ -370,7 +370,8 @@ OPTIONS: Final = (
         Use.WRITE,
         values.choice("fail", "skip"),
         "fail",
-        "what to do when a batch that was committed is replayed with another number of events or bytes",
+        "what to do when a batch that was committed is replayed with another number of events; as many of other bytes "
+        "are a warning",
     ),
     Option(
         "on_unresolved_batch",
