@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from pravega_spark.commands.requirements import exit_without
+from pravega_spark.commands.requirements import exit_lacking, exit_without
 
 
 def main() -> None:
     """Runs the sub-command that the arguments name; an error is one sentence and exit status 1."""
     # A failed handshake is said by this program, in one sentence; gRPC would print its own lines beside it.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    exit_without("pravega-spark", "typer", "rich", "structlog")
+    exit_without("pravega-spark", "typer", "rich")
     from pravega_common.errors import PravegaError
     from pravega_spark.application import make_application
 
@@ -20,3 +20,5 @@ def main() -> None:
         make_application(sys.argv[1:])()
     except PravegaError as error:
         sys.exit(f"pravega-spark: {error}")
+    except ModuleNotFoundError as error:
+        exit_lacking("pravega-spark", error)

@@ -19,7 +19,6 @@ from pravega_spark.standalone.options import (
     default_data_dir,
     hung_after_s_default,
 )
-from pravega_spark.standalone.standalone import run_standalone
 
 
 def add_to(application: typer.Typer) -> None:
@@ -57,6 +56,9 @@ def standalone(
     ] = hung_after_s_default,
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
+    # Needs what services need, which the help and the other commands of this module do without.
+    from pravega_spark.standalone.standalone import run_standalone
+
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,
         ready_file, redis_memory_mib, tier1, cache_folder, cache_mib, redis_servers,

@@ -42,6 +42,7 @@ THROUGH_OTHERS: Final = {"hiredis": "redis[hiredis]", "py4j": "pyspark[connect]"
 FOLDERS: Final = {
     "install_requires": PACKAGES,
     "spark": PACKAGES,
+    "cli": PACKAGES,
     "services": PACKAGES,
     "rocksdb": PACKAGES,
     "versions_test": ("tests",),
@@ -107,7 +108,7 @@ def test_every_list_is_checked_and_every_exception_is_needed() -> None:
 @pytest.mark.parametrize(
     ("folders", "names"),
     [
-        (PACKAGES, ("install_requires", "spark", "services", "rocksdb")),
+        (PACKAGES, ("install_requires", "spark", "cli", "services", "rocksdb")),
         (("tests", "scripts", "examples"), tuple(FOLDERS)),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -26,6 +27,8 @@ SERVICES_ONLY = (
     "typer",
     "uvloop",
 )
+COMMAND_LINE = ("pandas", "pydantic", "rich", "typer")
+"""What of these the command line has, too: Typer brings pydantic along."""
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -69,6 +72,20 @@ def test_a_command_that_asks_one_thing_imports_little(arguments: list[str]) -> N
     """Arrow, NumPy and Spark take longer to import than the question to the controller takes."""
     loaded = loaded_by(f"from pravega_spark.application import make_application; make_application({arguments})")
     assert not loaded & {"numpy", "pandas", "pyarrow", "pyspark", "pydantic", "redis", "aiohttp"}
+
+
+def test_the_command_line_needs_no_services() -> None:
+    """With the extra ``cli`` alone all commands are there; the one that runs services says what it lacks."""
+    blocked = "\n".join(f"sys.modules['{name}'] = None" for name in (*SERVICES_ONLY, "cryptography", "jwt"))
+    blocked = "\n".join(line for line in blocked.splitlines() if not any(f"'{name}'" in line for name in COMMAND_LINE))
+    loaded_by(f"import sys\n{blocked}\nfrom pravega_spark.application import make_application; make_application()")
+    code = f"import sys\n{blocked}\nsys.argv[1:] = ['standalone']\nfrom pravega_spark.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"pravega-spark: this command needs \w+; install it with: pip install 'pravega-spark\[services\]'\n",
+        done.stderr,
+    ), done.stderr
 
 
 def test_the_application_has_every_command_it_lists() -> None:

@@ -165,5 +165,5 @@ def test_a_missing_package_is_named_with_what_to_install(capsys: pytest.CaptureF
     with pytest.raises(SystemExit) as stopped:
         exit_without("backfill.py", "json", "no_such_package")
     assert stopped.value.code == (
-        "backfill.py: the command line needs no_such_package; install them with: pip install 'pravega-spark[services]'"
+        "backfill.py: the command line needs no_such_package; install them with: pip install 'pravega-spark[cli]'"
     )
