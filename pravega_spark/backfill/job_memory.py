@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_spark.backfill.claim import JobClaim, JobClaims
+from pravega_spark.ledger.job_claims import JobClaim, JobClaims
 
 QUERY: Final = "query.json"
 CLAIMED: Final = "claimed.json"

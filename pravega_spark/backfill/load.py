@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pravega_common.errors import NotFound, PravegaError, UnknownOutcome
 from pravega_common.model.transaction_sets import Sink
-from pravega_spark.backfill.claim import JobClaim, JobClaims, claims_segment
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
 from pravega_spark.backfill.progress import JobProgress, ProgressDisplay
 from pravega_spark.ledger.coordinator import TransactionCoordinator
+from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import sink_columns

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
-from pravega_common.errors import InvalidArgument, NotFound
+from pravega_common.errors import AccessDenied, InvalidArgument, NotFound
 from pravega_common.model.transaction_sets import SinkStatus, TransactionSet
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected
 from pravega_spark.commands.output import confirm, counted, print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
 from pravega_spark.ledger.coordinator import TransactionCoordinator
+from pravega_spark.ledger.job_claims import JobClaims, claims_segment
 from pravega_streams.client import StreamClient
+from pravega_streams.table.blocking_table import BlockingTable
+
+JOB_PREFIX: Final = "job:"
+"""Before the name of a batch write (``sink/batch_writer.py``)."""
 
 
 def add_to(application: typer.Typer) -> None:
@@ -28,12 +34,13 @@ def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonO
     """List all sinks with their last committed batch."""
     with connected(controller) as client:
         records = sorted(TransactionCoordinator(client).list_sinks(), key=lambda item: item.touched_ms, reverse=True)
+        jobs = _backfill_jobs(client, records)
     if as_json:
-        print_json([_record_json(item) for item in records])
+        print_json([_record_json(item, jobs) for item in records])
         return
     rows = [
         (
-            item.sink.query_id,
+            _shown_name(item, jobs),
             item.sink.destination,
             item.last_committed_batch_id,
             item.last_set.state.name.lower(),
@@ -57,7 +64,7 @@ def show(
 ) -> None:
     """Show the decision about a batch of a sink, and its transactions."""
     with connected(controller) as client:
-        record = _find(client, query, into)
+        record, jobs = _find(client, query, into)
         wanted = record.last_committed_batch_id if batch < 0 else batch
         decided = (
             record.last_set
@@ -65,9 +72,9 @@ def show(
             else TransactionCoordinator(client).get(record.sink, wanted)[0]
         )
     if as_json:
-        print_json({**_record_json(record), "batch": _set_json(decided, wanted)})
+        print_json({**_record_json(record, jobs), "batch": _set_json(decided, wanted)})
     else:
-        _print(record, decided, wanted)
+        _print(record, decided, wanted, jobs)
 
 
 def forget(
@@ -84,7 +91,7 @@ def forget(
 ) -> None:
     """Let a sink start over: no batch of it is known as committed any more. An operator's decision."""
     with connected(controller) as client:
-        sink = _find(client, query, into).sink
+        sink = _find(client, query, into)[0].sink
         if not secret_only and not yes:
             question = f"A batch of {sink.query_id} that runs again is written again. Forget what was committed?"
             confirm(question, unasked=f"forgetting sink {sink.query_id}")
@@ -96,25 +103,52 @@ def forget(
         print(f"{'secret of ' if secret_only else ''}sink {sink.query_id} into {sink.destination} forgotten")
 
 
-def _find(client: StreamClient, query: str, into: str) -> SinkStatus:
+def _backfill_jobs(client: StreamClient, records: Iterable[SinkStatus]) -> dict[str, str]:
+    """The job id of each sink that is a backfill's, by its query id; without those that the user may not read."""
+    jobs: dict[str, str] = {}
+    for scope in sorted({item.sink.destination.partition("/")[0] for item in records}):
+        try:
+            jobs |= JobClaims(BlockingTable(client.segments, claims_segment(scope)), lambda: 0).names()
+        except AccessDenied:
+            continue
+    return jobs
+
+
+def _job_of(record: SinkStatus, jobs: Mapping[str, str]) -> str | None:
+    """The job id; a backfill of another format than files is a batch write under the name of its claim."""
+    return jobs.get(record.sink.query_id.removeprefix(JOB_PREFIX))
+
+
+def _shown_name(record: SinkStatus, jobs: Mapping[str, str]) -> str:
+    job = _job_of(record, jobs)
+    return record.sink.query_id if job is None else f"backfill {job}"
+
+
+def _find(client: StreamClient, query: str, into: str) -> tuple[SinkStatus, dict[str, str]]:
     records = list(TransactionCoordinator(client).list_sinks())
+    jobs = _backfill_jobs(client, records)
     found = [
-        item for item in records if item.sink.query_id.startswith(query) and (not into or item.sink.destination == into)
+        item
+        for item in records
+        if (item.sink.query_id.startswith(query) or _job_of(item, jobs) == query)
+        and (not into or item.sink.destination == into)
     ]
-    exact = [item for item in found if item.sink.query_id == query]
+    exact = [item for item in found if query in (item.sink.query_id, _job_of(item, jobs))]
     found = exact or found
     if not found:
         raise NotFound(f"no sink '{query}'{f' into {into}' if into else ''} is on record; see pravega-spark sink list")
     if len(found) > 1:
         names = ", ".join(f"{item.sink.query_id} into {item.sink.destination}" for item in found[:5])
         raise InvalidArgument(f"'{query}' stands for {len(found)} sinks ({names}); write more of it, or use --into")
-    return found[0]
+    return found[0], jobs
 
 
-def _print(record: SinkStatus, decided: TransactionSet, batch_id: int) -> None:
+def _print(record: SinkStatus, decided: TransactionSet, batch_id: int, jobs: Mapping[str, str]) -> None:
+    job = _job_of(record, jobs)
     print_facts(
         f"sink {record.sink.query_id}",
         [
+            *([("backfill job", job)] if job is not None else []),
             ("into", record.sink.destination),
             ("last committed batch", record.last_committed_batch_id),
             ("run", record.run_id),
@@ -132,9 +166,10 @@ def _print(record: SinkStatus, decided: TransactionSet, batch_id: int) -> None:
     print_table("transactions", ["partition", "stream", "transaction", "events", "bytes"], rows)
 
 
-def _record_json(record: SinkStatus) -> dict[str, Any]:
+def _record_json(record: SinkStatus, jobs: Mapping[str, str]) -> dict[str, Any]:
     return {
         "query_id": record.sink.query_id,
+        "job_id": _job_of(record, jobs),
         "destination": record.sink.destination,
         "last_committed_batch_id": record.last_committed_batch_id,
         "run_id": record.run_id,

@@ -19,6 +19,7 @@ import pytest
 from pravega_common.model.transaction_sets import CommitStatus, SetMember, Sink
 from pravega_common.names import segment_number
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -26,6 +27,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
+from pravega_streams.table.blocking_table import BlockingTable
 from tests.support.cluster import cluster
 from tests.support.secured_suite import security_of_suite
 
@@ -386,11 +388,17 @@ def test_sinks(shell: Shell) -> None:
         client.sets.register(sink, "run-1", 7, [member])
         assert client.sets.commit(sink, "run-1", 7, [member], 1, 13).status is CommitStatus.COMMITTED
     (listed,) = [item for item in shell.json("sink", "list") if item["query_id"] == query]
-    assert (listed["destination"], listed["last_committed_batch_id"]) == (shell.stream, 7)
+    assert (listed["destination"], listed["last_committed_batch_id"], listed["job_id"]) == (shell.stream, 7, None)
     shown = shell.json("sink", "show", query[:20])
     assert (shown["batch"]["events"], shown["batch"]["members"][0]["bytes"]) == (1, 13)
     assert shown["batch"]["members"][0]["transaction"] == str(transaction.transaction_id)
     assert query in shell.text("sink", "show", query)
+    # A backfill has the name that its user gave it.
+    with StreamClient(shell.controller) as client:
+        table = BlockingTable(client.segments, claims_segment(shell.scope))
+        JobClaims(table, lambda: 0).put(JobClaim("history", query, shell.stream, 0, "/f", "h"), None)
+    assert shell.json("sink", "show", "history")["job_id"] == "history"
+    assert "backfill history" in shell.text("sink", "list")
     assert shell.json("sink", "show", query, "--batch", "9")["batch"]["state"] == "none"
     assert "no sink 'nobody' is on record" in shell.complaint("sink", "show", "nobody")
 

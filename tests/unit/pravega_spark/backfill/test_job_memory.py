@@ -9,7 +9,6 @@ import pytest
 
 from pravega_common.errors import DataCorruption, InvalidArgument, UnknownOutcome
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
-from pravega_spark.backfill.claim import JobClaim, JobClaims, claims_segment, from_bytes, to_bytes
 from pravega_spark.backfill.job_memory import (
     AFTER_CLAIM,
     AFTER_METADATA,
@@ -22,6 +21,7 @@ from pravega_spark.backfill.job_memory import (
     JobMisplaced,
     Target,
 )
+from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment, from_bytes, to_bytes
 from tests.support.fakes.plain_pravega import PlainPravega, Table
 
 GOLDEN = (
@@ -106,6 +106,12 @@ def test_what_is_no_files_needs_no_folder(cluster: Cluster) -> None:
     """The sink knows the one batch of such a job by the claim's id."""
     first = cluster.run(Folder("/a/j"), is_of_files=False)
     assert cluster.run(Folder("/b/j"), is_of_files=False).query_id == first.query_id
+
+
+def test_writers_are_known_by_their_jobs(cluster: Cluster) -> None:
+    assert cluster.claims().names() == {}
+    claim = cluster.run(Folder("/a/j"))
+    assert cluster.claims().names() == {claim.query_id: claim.job_id}
 
 
 def test_a_folder_whose_checkpoint_is_gone(cluster: Cluster) -> None:

@@ -87,6 +87,14 @@ class JobClaims:
         """Returns the claim on record; None where nobody claimed the id for this stream."""
         return self._read(_key(stream, job_id))[0]
 
+    def names(self) -> dict[str, str]:
+        """The job id of each writer that this scope knows, by the writer's query id; read to the end."""
+        try:
+            claims = [from_bytes(item.value) for item in self._table.items()]
+        except SegmentNotFound:
+            return {}
+        return {claim.query_id: claim.job_id for claim in claims}
+
     def put(self, wanted: JobClaim, instead_of: JobClaim | None) -> JobClaim:
         """Records a claim in the place of one that was read (None: of nothing); returns what is on record then.
 
