@@ -71,6 +71,7 @@ def printed() -> dict[str, list[str]]:
         "backfill_then_stream.py": [f"history: {count}", f"after the stream: {count + 30} of which zoe: 30"],
         "several_sinks.py": [f"large {large}", f"small {count - large}"],
         "streams_by_pattern.py": [f"branch-lisbon {count}", f"branch-oslo {count}"],
+        "join_streams.py": [f"paid orders: {days['2026-07-01']}"],
         "export_to_files.py": [f"{day} {number}" for day, number in sorted(days.items())],
         "query_with_sql.py": [
             f"{item} {n}" for item, n in sorted(pieces.items(), key=lambda pair: (-pair[1], pair[0]))
