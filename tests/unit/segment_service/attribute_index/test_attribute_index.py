@@ -8,7 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import BadAttributeUpdate, DataCorruption, Fenced, SegmentNotFound, Unavailable
+from pravega_common.errors import (
+    BadAttributeUpdate,
+    ContainerOffline,
+    DataCorruption,
+    Fenced,
+    SegmentNotFound,
+    Unavailable,
+)
 from segment_service.attribute_index import attribute_index
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
@@ -390,7 +397,7 @@ async def test_an_owner_that_was_overtaken_takes_the_end_of_an_index_for_no_dama
 
     await eventually(removed, "the end of the index")
     missing = next(one for one in map(writer, range(50)) if one not in held(earlier))
-    with pytest.raises((Fenced, Unavailable)):  # as it noticed by itself meanwhile, or not
+    with pytest.raises((Fenced, Unavailable, ContainerOffline)):  # as it noticed by itself meanwhile, or not
         await earlier.get_attribute(S, missing)
     await later.stop()
 
