@@ -44,15 +44,23 @@ class QueryLag:
 
 @dataclass(frozen=True, slots=True)
 class StreamSize:
-    """One line of ``stream list --sizes``; the segments and bytes between head and tail."""
+    """One line of ``stream list --sizes``; the segments and bytes between head and tail.
+
+    What was not asked for, or is not known, is None: the events, about, and the bytes that come in a second.
+    """
 
     scope: str
     stream: str
     segments: int
     size_bytes: int
+    events: int | None = None
+    bytes_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"scope": self.scope, "stream": self.stream, "segments": self.segments, "bytes": self.size_bytes}
+        made: dict[str, Any] = {"scope": self.scope, "stream": self.stream}
+        made |= {"segments": self.segments, "bytes": self.size_bytes}
+        asked = {"events": self.events, "bytes_per_s": self.bytes_per_s}
+        return made | {name: value for name, value in asked.items() if value is not None}
 
 
 def amount_between(
@@ -81,6 +89,33 @@ def written_per_s(
     sleep(rate_time_s)
     after = client.segment_infos(scope, stream, segment_ids)
     return {item: (after[item].length - before[item].length) / rate_time_s for item in sorted(set(before) & set(after))}
+
+
+def written_per_s_of_each(
+    client: StreamClient, streams: Sequence[tuple[str, str]], sleep: Callable[[float], None]
+) -> dict[tuple[str, str], float]:
+    """Bytes a second that come into streams, all watched for the same ``rate_time_s``.
+
+    Without those that are deleted meanwhile.
+    """
+    before = {one: length for one in streams if (length := _open_length(client, *one)) is not None}
+    sleep(rate_time_s)
+    found = {}
+    for one, first in before.items():
+        now = _open_length(client, *one)
+        if now is not None:
+            grown = sum(max(0, length - first.get(item, 0)) for item, length in now.items())
+            found[one] = grown / rate_time_s
+    return found
+
+
+def _open_length(client: StreamClient, scope: str, stream: str) -> dict[int, int] | None:
+    """The lengths of the open segments of a stream; one that a scaling made since begins with 0."""
+    try:
+        ids = [item.segment_id for item in client.controller.current_segments(scope, stream)]
+    except StreamNotFound:
+        return None
+    return {item: info.length for item, info in client.segment_infos(scope, stream, ids).items()}
 
 
 def stream_size(client: StreamClient, scope: str, stream: str) -> StreamSize | None:

@@ -241,6 +241,9 @@ def test_what_is_in_a_stream(shell: Shell, tmp_path: Path) -> None:
     size = {"scope": shell.scope, "stream": "t", "segments": 2, "bytes": 35}
     assert shell.json("stream", "list", shell.scope, "--sizes") == [size]
     assert "1 stream," in shell.text("stream", "list", shell.scope, "--sizes")
+    (counted,) = shell.json("stream", "list", shell.scope, "--events", "--rates")
+    assert counted == {**size, "events": 3, "bytes_per_s": 0.0}
+    assert "bytes/s" in shell.text("stream", "list", shell.scope, "--rates")
     middle = StreamCut.from_text(shell.text("stream", "cut", shell.stream)).offsets
     shell.run("event", "write", shell.stream, "--key", "k", given=b"four\n")
     offset = json.dumps(SourceOffset({shell.stream: dict(middle)}, {shell.stream: {0: 0, 1: 0}}).to_json())
