@@ -28,6 +28,7 @@ round_trip_time_max_s: Final = 8.0
 """How long making, writing and reading a stream may take, and its deletion."""
 PASSING_CODES: Final = frozenset(("loop-late", "machine"))
 """Problems that are shown and are no failure: the cluster does its work, and more slowly at worst."""
+_SEE_CONTROLLER: Final = "look into the controller's log"
 _SEE_STORES: Final = "look into the logs of the segment stores; is Redis or the long-term storage full or away?"
 
 
@@ -44,7 +45,8 @@ def services(controller: str) -> list[Finding]:
     if not is_well(controllers):
         # Calls go to those that answer; the finding names the others.
         address = each.answering()
-    stores, commits, trip = StoreChecks(address), _commits(address), _RoundTrip(address, each.described)
+    commits = RunningCheck(lambda _: blocked_commits(address), Finding("commits", False, "", _SEE_CONTROLLER))
+    stores, trip = StoreChecks(address), _RoundTrip(address, each.described)
     strangers = start_security(address)
     each_store, through = stores.findings(), [commits.finding(), *trip.findings()]
     if not is_well([*each_store, *through]) and not any(one.stops_work for one in each.problems()):
@@ -81,25 +83,20 @@ def _explained(finding: Finding, problems: Sequence[ClusterProblem]) -> Finding:
     return replace(finding, remedy=f"see problem {worst.code}: {worst.remedy}")
 
 
-def _commits(address: ControllerAddress) -> RunningCheck:
+def blocked_commits(address: ControllerAddress) -> Finding:
     """Checks for streams whose commits are blocked."""
-    see_log = "look into the controller's log"
-
-    def look(_: Tell) -> Finding:
-        try:
-            with StreamClient(address) as client:
-                blocked = client.operations.blocked_streams()
-        except UnsupportedOperation:
-            return Finding("commits", None, "a plain Pravega does not tell")
-        except PravegaError as error:
-            return Finding("commits", False, str(error), see_log)
-        if not blocked:
-            return Finding("commits", True, "no stream is blocked")
-        scope, stream, obstacles = blocked[0]
-        detail = f"{len(blocked)} streams are blocked; {scope}/{stream}: {obstacles[0].detail}"
-        return Finding("commits", False, detail, remedy(f"{scope}/{stream}", obstacles[0]))
-
-    return RunningCheck(look, Finding("commits", False, "", see_log))
+    try:
+        with StreamClient(address) as client:
+            blocked = client.operations.blocked_streams()
+    except UnsupportedOperation:
+        return Finding("commits", None, "a plain Pravega does not tell")
+    except PravegaError as error:
+        return Finding("commits", False, str(error), _SEE_CONTROLLER)
+    if not blocked:
+        return Finding("commits", True, "no stream is blocked")
+    scope, stream, obstacles = blocked[0]
+    detail = f"{len(blocked)} streams are blocked; {scope}/{stream}: {obstacles[0].detail}"
+    return Finding("commits", False, detail, remedy(f"{scope}/{stream}", obstacles[0]))
 
 
 class _RoundTrip:

@@ -23,8 +23,9 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import FailpointError, arm, disarm_all, raise_on_hit
 from pravega_spark.application import make_application
-from pravega_spark.commands import diagnosis
-from pravega_streams.client import StreamClient
+from pravega_spark.commands.diagnosis import blocked_commits
+from pravega_spark.commands.findings import Finding
+from pravega_streams.controller.address import ControllerAddress
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 
@@ -145,6 +146,10 @@ async def test_a_loss_in_the_middle_of_a_commit_is_accepted(shop: Shop) -> None:
     await shop.ends(half, TransactionState.COMMITTED)
 
 
+async def commits(controller: str) -> Finding:
+    return await asyncio.to_thread(blocked_commits, ControllerAddress.parse(controller))
+
+
 async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Shop) -> None:
     sets, store = shop.controller.sets, shop.controller.transactions.records
     identifier = await shop.begin()
@@ -154,8 +159,7 @@ async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Sho
     await store.remove("s", "t", [identifier])
     [obstacle] = (await shop.json("stream", "transaction", "list", "s/t"))["obstacles"]
     assert (obstacle["kind"], obstacle["transaction"]) == ("lost_transaction", str(identifier))
-    with StreamClient(shop.uri) as client:
-        assert (await asyncio.to_thread(diagnosis._commits, client)).is_ok is False
+    assert (await commits(shop.uri)).is_ok is False
     given_up = await shop.json("stream", "transaction", "abort", "s/t", str(identifier), "--yes")
     assert given_up["given_up"]
     await shop.ends(identifier, TransactionState.ABORTED)
@@ -165,12 +169,11 @@ async def test_a_record_that_a_committed_set_lost_is_seen_and_given_up(shop: Sho
 
 async def test_health_and_doctor_name_the_stream(shop: Shop) -> None:
     lost = await shop.begin()
-    with StreamClient(shop.uri) as client:
-        assert (await asyncio.to_thread(diagnosis._commits, client)).is_ok
-        await shop.lose(lost, 0)
-        await shop.commit(lost)
-        await shop.blocked()
-        finding = await asyncio.to_thread(diagnosis._commits, client)
+    assert (await commits(shop.uri)).is_ok
+    await shop.lose(lost, 0)
+    await shop.commit(lost)
+    await shop.blocked()
+    finding = await commits(shop.uri)
     assert finding.is_ok is False
     assert "s/t" in finding.detail and str(lost) in finding.remedy
     health = shop.controller.health.overall()
@@ -183,7 +186,6 @@ async def test_a_plain_pravega_has_no_such_calls() -> None:
     controller = parts.controller(extensions=False)
     await controller.start()
     try:
-        with StreamClient(f"tcp://127.0.0.1:{controller.grpc.port}") as client:
-            assert (await asyncio.to_thread(diagnosis._commits, client)).is_ok is None
+        assert (await commits(f"tcp://127.0.0.1:{controller.grpc.port}")).is_ok is None
     finally:
         await controller.stop()
