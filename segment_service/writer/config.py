@@ -56,9 +56,12 @@ class WriterConfig:
     operations_per_read_max: int = 1_000
     """Operations taken from the log in one go."""
 
+    burst_operations_min: int = 50
+    """Operations of one read from which on they are part of a burst, such as a commit over many segments."""
+
     gather_s: float = 0.25
-    """Pause between two reads that brought fewer operations, and less than ``flush_bytes``: the callers of a burst are
-    answered before its operations are looked at for Tier 2."""
+    """Pause after a read of a burst, unless it brought as much as a read or a flush takes at once: the callers of the
+    burst are answered before the rest of it is looked at for Tier 2."""
 
     idle_segments_max: int = 50_000
     """Segments with nothing waiting whose state in Tier 2 is remembered."""

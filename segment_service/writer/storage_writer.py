@@ -112,12 +112,16 @@ class StorageWriter(Service):
             self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
             self._review()
             self._progress.set()
-            is_burst = len(operations) >= self.config.operations_per_read_max
-            if not is_burst and self._log_bytes - before < self.config.flush_bytes:
+            if self._is_burst(len(operations), self._log_bytes - before):
                 await self._gather()
 
+    def _is_burst(self, operations: int, size: int) -> bool:
+        """Whether a read brought many small operations, and all that there were."""
+        config = self.config
+        return config.burst_operations_min <= operations < config.operations_per_read_max and size < config.flush_bytes
+
     async def _gather(self) -> None:
-        """Let the next operations come together, unless somebody waits for their flush."""
+        """Let the burst pass, unless somebody waits for its flush."""
         if self._flush_up_to <= self._acks.last_read:
             self._hurried.clear()
         ends = {

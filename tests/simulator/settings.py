@@ -95,6 +95,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
             transaction_age_s=rng.choice((0.1, 3.0)),
             index_age_ratio=rng.choice((1, 5)),
             merge_age_s=random.Random(f"{seed} merge age").choice((0.0, 0.25)),
+            burst_operations_min=random.Random(f"{seed} burst").choice((1, 50)),
             gather_s=random.Random(f"{seed} gather").choice((0.0, 0.25)),
             behind_bytes_max=rng.choice((200_000, 64 << 20)),
             flushes_at_once_max=rng.choice((1, 8)),

@@ -79,7 +79,7 @@ async def test_a_merge_waits_for_its_age() -> None:
 
 
 async def test_operations_of_a_burst_are_read_together() -> None:
-    async with running(WriterConfig(gather_s=1.0)) as burst:
+    async with running(WriterConfig(gather_s=1.0, burst_operations_min=1)) as burst:
         del burst.reads[:]
         await burst.pass_time(1.0)
         for _ in range(6):
@@ -90,8 +90,20 @@ async def test_operations_of_a_burst_are_read_together() -> None:
         assert burst.reads == [1, 5]
 
 
+async def test_few_operations_are_no_burst() -> None:
+    async with running(WriterConfig(gather_s=1_000.0, burst_operations_min=2)) as burst:
+        await burst.writer.flush(burst.source.last_sequence)  # ends the pause after the two mappings
+        del burst.reads[:]
+        for _ in range(3):
+            burst.append(TARGET, 10)
+            await burst.pass_time(0.1)
+        assert burst.reads == [1, 1, 1]
+
+
 async def test_only_a_small_read_is_followed_by_a_pause_and_a_flush_ends_it() -> None:
-    config = WriterConfig(gather_s=1_000.0, flush_bytes=100, flush_age_s=1_000.0, operations_per_read_max=2)
+    config = WriterConfig(
+        gather_s=1_000.0, flush_bytes=100, flush_age_s=1_000.0, operations_per_read_max=2, burst_operations_min=1
+    )
     async with running(config) as burst:
         assert burst.reads == [2], "both mappings: as many as one read takes"
         burst.append(TARGET, 100)
