@@ -42,6 +42,11 @@ _SQL_NAMES: Final = {
 INGEST_TIME_COLUMN: Final = "ingest_time timestamp"
 """A column of a read that is there only if asked for: by option ``ingest_time`` or by a schema of the user's."""
 EVENT_NAMES: Final = ("event", "value")
+EVENT_TYPES: Final = ("string", "binary")
+NESTED_KINDS: Final = ("struct<", "array<", "map<")
+"""How the SQL types begin whose values a sink writes as JSON (json_texts.py)."""
+_NOT_IN_JSON: Final = ("interval", "variant", "udt")
+"""Parts of the names of SQL types that have no JSON here."""
 KEY_NAMES: Final = ("routing_key", "key")
 KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 STREAM_NAMES: Final = ("stream",)
@@ -178,7 +183,7 @@ def sink_columns(
     ``InvalidArgument`` when there is no event, when one column is there under two names, for another type, and for
     columns that would be lost.
     """
-    event = find_column(fields, EVENT_NAMES, ("string", "binary"))
+    event = find_column(fields, EVENT_NAMES, EVENT_TYPES, or_nested=True)
     if event is None:
         names = ", ".join(name for name, _ in fields) or "none"
         raise InvalidArgument(
@@ -204,7 +209,18 @@ def check_none_is_lost(fields: Sequence[tuple[str, str]], known: Collection[str]
         raise InvalidArgument(f"columns {listed}{more} would be lost: {why}")
 
 
-def find_column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str]) -> int | None:
+def can_be_json(kind: str) -> bool:
+    """Whether values of an SQL type are nested and can be written as JSON."""
+    return kind.startswith(NESTED_KINDS) and not any(part in kind for part in _NOT_IN_JSON)
+
+
+def find_column(
+    fields: Sequence[tuple[str, str]], names: Sequence[str], types: Sequence[str], *, or_nested: bool = False
+) -> int | None:
+    """Find the position of the column with one of these names; no position if there is no such column.
+
+    ``InvalidArgument`` for two of them, and for another type; ``or_nested``: a nested one may be written as JSON.
+    """
     found = [index for index, (name, _) in enumerate(fields) if name.lower() in names]
     if not found:
         return None
@@ -212,9 +228,8 @@ def find_column(fields: Sequence[tuple[str, str]], names: Sequence[str], types: 
         listed = " and ".join(f"'{fields[index][0]}'" for index in found)
         raise InvalidArgument(f"columns {listed} mean the same to the sink; keep one of them")
     name, kind = fields[found[0]]
-    if kind not in types:
-        nested = kind.startswith(("struct<", "array<", "map<")) and "string" in types
-        remedy = f"write to_json({name}) AS {name}" if nested else "cast it"
+    if kind not in types and not (or_nested and can_be_json(kind)):
+        remedy = f"write to_json({name}) AS {name}" if kind.startswith(NESTED_KINDS) and or_nested else "cast it"
         raise InvalidArgument(
             f"{names[0]} attribute type must be a {' or '.join(types)}, but column '{name}' is {kind}; {remedy}"
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.rows.columns import (
+    EVENT_TYPES,
     KEY_TYPES,
     SOURCE_COLUMNS,
     STREAM_NAMES,
@@ -60,7 +61,7 @@ def record_columns(
     fields: Sequence[tuple[str, str]], *, with_stream: bool = False, aside: str | None = None
 ) -> RecordColumns:
     """Find a record's columns among (name, SQL type) pairs, in any case of letters; the rest as ``sink_columns``."""
-    value = find_column(fields, ("value",), ("string", "binary"))
+    value = find_column(fields, ("value",), EVENT_TYPES, or_nested=True)
     if value is None:
         names = ", ".join(name for name, _ in fields) or "none"
         raise InvalidArgument(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -45,6 +45,17 @@ def note_direct(gateway: StreamGateway, messages: Sequence[WriterCommitMessage |
         note_event_time(gateway, written[0].writer_id, sorted(streams), times_ms)
 
 
+def _with_texts(batches: Iterable[pa.RecordBatch], index: int) -> Iterator[pa.RecordBatch]:
+    """The same rows; where the event is nested it is JSON."""
+    for batch in batches:
+        if pa.types.is_nested(batch.schema.field(index).type):
+            from pravega_spark.rows.json_texts import with_json  # Most writes need nothing of it.
+
+            yield with_json(batch, index)
+        else:
+            yield batch
+
+
 def write_rows(
     options: WriteOptions,
     columns: WrittenColumns,
@@ -54,6 +65,7 @@ def write_rows(
     """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
     times = EventTimes(options.event_time_column)
     batches = times.watch(batches)
+    batches = _with_texts(batches, columns.value if isinstance(columns, RecordColumns) else columns.event)
     if isinstance(columns, RecordColumns):
         batches, columns = map(columns.pack, batches), columns.packed
     gateway = worker_gateway(options.controller)

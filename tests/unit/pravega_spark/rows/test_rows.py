@@ -87,6 +87,8 @@ def test_refused_schemas(fields: list[tuple[str, pa.DataType]], message: str) ->
         ([("event", "binary")], SinkColumns(0, None)),
         ([("Offset", "bigint"), ("EVENT", "string"), ("routing_key", "string")], SinkColumns(1, 2)),
         ([("key", "string"), ("value", "binary"), ("stream", "string")], SinkColumns(1, 0)),
+        ([("key", "string"), ("event", "struct<a:int>")], SinkColumns(1, 0)),
+        ([("event", "map<string,array<int>>")], SinkColumns(0, None)),
     ],
 )
 def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> None:
@@ -103,7 +105,7 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
         ),
         ([("a", "int"), ("b", "string")], r"required attribute 'event' not found among the columns to write \(a, b\)"),
         ([("event", "int")], "event attribute type must be a string or binary, but column 'event' is int"),
-        ([("event", "map<string,int>")], r"column 'event' is map<string,int>; write to_json\(event\) AS event"),
+        ([("event", "array<variant>")], r"column 'event' is array<variant>; write to_json\(event\) AS event"),
         ([("event", "string"), ("key", "double")], "routing_key attribute type .* bigint, but column 'key' is double"),
         ([("event", "string"), ("value", "string")], "columns 'event' and 'value' mean the same"),
     ],
