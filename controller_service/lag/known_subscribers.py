@@ -6,7 +6,6 @@ these subscribers and no others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from controller_service.store.records import SUBSCRIBERS, TRUNCATION, Subscriber
 from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import NotFound, PravegaError
 from pravega_common.names import split_scoped_name
-from pravega_common.runtime.joined import all_ended
+from pravega_common.services.looks import Looks
 
 known_max: Final = 100
 """Pairs of a stream and a subscriber that are known; further ones are not taken until one of these is gone."""
@@ -48,8 +47,9 @@ class KnownSubscribers:
         self._access = access
         self._known: dict[str, dict[str, SubscriberLag | None]] = {}
         """By stream and subscriber; None until the first look."""
-        self._refreshed_s = float("-inf")
-        self._refreshing = asyncio.Lock()
+        self._looks = Looks(
+            store.clock, age_max_s=lag_age_max_s, time_max_s=refresh_time_max_s, at_once_max=streams_at_once_max
+        )
         self._log = structlog.get_logger(service="lag")
 
     def __len__(self) -> int:
@@ -75,21 +75,8 @@ class KnownSubscribers:
 
     async def look(self) -> None:
         """Look again if the last look is too long ago; never raises, and takes ``refresh_time_max_s`` at most."""
-        async with self._refreshing:
-            now_s = self._store.clock.monotonic_s()
-            if now_s - self._refreshed_s < lag_age_max_s:
-                return
-            self._refreshed_s = now_s
-            try:
-                async with asyncio.timeout(refresh_time_max_s):
-                    await self._look_at_all()
-            except TimeoutError:
-                self._log.warning("lags of subscribers are not all known", streams=len(self._known))
-
-    async def _look_at_all(self) -> None:
-        streams = list(self._known)
-        for first in range(0, len(streams), streams_at_once_max):
-            await all_ended(map(self._look_at, streams[first : first + streams_at_once_max]))
+        if not await self._looks.look(lambda: list(self._known), self._look_at):
+            self._log.warning("lags of subscribers are not all known", streams=len(self._known))
 
     async def _look_at(self, stream: str) -> None:
         asked = set(self._known[stream])

@@ -6,7 +6,6 @@ no others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -16,7 +15,7 @@ from controller_service.sets.transaction_set import SetRecordState, SinkRecord
 from pravega_common.errors import PravegaError
 from pravega_common.model.transaction_sets import is_unnamed_write
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.joined import all_ended
+from pravega_common.services.looks import Looks
 
 known_max: Final = 100
 """Sinks that are known: a further one takes the place of the one that called longest ago."""
@@ -51,8 +50,9 @@ class KnownSinks:
         self._clock = clock
         self._known: dict[tuple[str, str], SinkRecord | None] = {}
         """By query id and destination; None until the first look."""
-        self._refreshed_s = float("-inf")
-        self._refreshing = asyncio.Lock()
+        self._looks = Looks(
+            clock, age_max_s=answer_age_max_s, time_max_s=refresh_time_max_s, at_once_max=sinks_at_once_max
+        )
         self._log = structlog.get_logger(service="sinks")
 
     def __len__(self) -> int:
@@ -74,21 +74,8 @@ class KnownSinks:
 
     async def look(self) -> None:
         """Look again if the last look is too long ago; never raises, and takes ``refresh_time_max_s`` at most."""
-        async with self._refreshing:
-            now_s = self._clock.monotonic_s()
-            if now_s - self._refreshed_s < answer_age_max_s:
-                return
-            self._refreshed_s = now_s
-            try:
-                async with asyncio.timeout(refresh_time_max_s):
-                    await self._look_at_all()
-            except TimeoutError:
-                self._log.warning("sinks are not all known", sinks=len(self._known))
-
-    async def _look_at_all(self) -> None:
-        keys = list(self._known)
-        for first in range(0, len(keys), sinks_at_once_max):
-            await all_ended(map(self._look_at, keys[first : first + sinks_at_once_max]))
+        if not await self._looks.look(lambda: list(self._known), self._look_at):
+            self._log.warning("sinks are not all known", sinks=len(self._known))
 
     async def _look_at(self, key: tuple[str, str]) -> None:
         try:
