@@ -7,7 +7,7 @@ out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -120,9 +120,9 @@ async def test_the_redis_of_another_cluster_is_refused(kit: RedisKit, tmp_path: 
         await other.close()
 
 
-async def fill(kit: RedisKit, container: SegmentContainer) -> list[asyncio.Future[int]]:
-    """Append until the server refuses to take more."""
-    appends: list[asyncio.Future[int]] = []
+async def fill(container: SegmentContainer, appends: Sequence[asyncio.Future[int]] = ()) -> list[asyncio.Future[int]]:
+    """Append until the server refuses to take more; all appends, with those that were made before."""
+    appends = list(appends)
     while not container.durable_log.is_full:
         appends.append(container.append("s", [b"%08d" % len(appends) + bytes(block_bytes - 8)]))
         await asyncio.sleep(0.002)
@@ -143,9 +143,12 @@ async def test_a_full_redis_goes_on_when_tier2_is_back(kit: RedisKit, checkpoint
     await container.create_segment("s")
     kit.chunks.stop()
     kit.limit_memory(room_bytes)
-    appends = await fill(kit, container)
+    appends = await fill(container)
     await asyncio.sleep(2.5)
-    assert container.failure is None and not appends[-1].done()
+    while appends[-1].done():  # The server had buffers of its own to give back.
+        appends = await fill(container, appends)
+        await asyncio.sleep(2.5)
+    assert container.failure is None
     kit.chunks.resume()
     assert await asyncio.gather(*appends) == [block_bytes * (number + 1) for number in range(len(appends))]
     assert container.epoch == 1
@@ -161,7 +164,7 @@ async def test_a_container_starts_on_a_full_redis(kit: RedisKit, checkpoint_byte
     await container.create_segment("s")
     kit.chunks.stop()
     kit.limit_memory(room_bytes)
-    appends = await fill(kit, container)
+    appends = await fill(container)
     await crash(container)
     acknowledged = [one for one in appends if one.exception() is None]
     kit.limit_memory(-1_000_000)
