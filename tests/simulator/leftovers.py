@@ -99,13 +99,15 @@ class Leftovers:
                     needless |= manifests
                 continue
             live |= listed
-            if not await needed.length(view.segment_id):
-                continue  # a late put may have brought a manifest back: what it lists may be gone
             for segment_id in origins(view.segment_id, view.chunks):
                 prefix = f"{layout.foreign_owners_of(segment_id)}{view.segment_id:016x}-"
                 names = {info.name async for info in reader.chunks.list(prefix)}
                 listed |= names or {prefix}
                 live |= names
+            if not await needed.length(view.segment_id):
+                # A late put may have brought a manifest back, and what it lists may be gone; or the container has only
+                # just recovered the segment, and has not compared it with Tier 2 yet.
+                continue
             missing = listed - await self._names(reader, listed)
             if missing:
                 self._violated("lost", f"Tier 2 has no {sorted(missing)}, which segment {view.segment_id} needs")
