@@ -89,13 +89,13 @@ async def until(browser: Browser, selector: str, count: int) -> None:
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_empty_cluster_says_what_to_do(browser: Browser, page: str) -> None:
+async def test_an_empty_cluster_says_what_to_do(page: str, browser: Browser) -> None:
     await browser.open(page)
     await browser.sees("There are no streams yet.")
     await browser.sees("pravega-spark stream create")
 
 
-async def test_a_thousand_streams_are_paged_and_searched(browser: Browser, controller: Controller, page: str) -> None:
+async def test_a_thousand_streams_are_paged_and_searched(controller: Controller, page: str, browser: Browser) -> None:
     for scope in range(10):
         await controller.store.create_scope(f"scope-{scope}")
     made = (create(controller, f"scope-{number % 10}", f"stream-{number:04}") for number in range(1_000))
@@ -119,7 +119,7 @@ async def differs(browser: Browser, text: str) -> bool:
     return await browser.text("tbody tr") not in ("", text)
 
 
-async def test_rates_are_live(browser: Browser, controller: Controller, stores: Stores, page: str) -> None:
+async def test_rates_are_live(controller: Controller, stores: Stores, page: str, browser: Browser) -> None:
     await create(controller, "shop", "orders", 2)
     await browser.open(page)
     await browser.sees("shop/orders")
@@ -132,7 +132,7 @@ async def test_rates_are_live(browser: Browser, controller: Controller, stores: 
     await eventually(is_written, "a rate")
 
 
-async def test_no_name_becomes_markup(browser: Browser, controller: Controller, page: str) -> None:
+async def test_no_name_becomes_markup(controller: Controller, page: str, browser: Browser) -> None:
     await create(controller, "shop", "orders")
     entry = StreamEntry("0" * 32, 1_000, tags=("<img src=x onerror=document.title='owned'>",))
     table = await controller.store.list_table("shop", STREAMS_LIST)
@@ -148,7 +148,7 @@ async def test_no_name_becomes_markup(browser: Browser, controller: Controller, 
 
 
 async def test_problems_come_first_with_their_remedies(
-    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+    controller: Controller, parts: ControllerParts, page: str, browser: Browser
 ) -> None:
     await browser.open(page)
     await browser.sees("well", ".tiles")
@@ -169,7 +169,7 @@ def load_at(at_ms: int, written: int) -> StoreLoad:
     return StoreLoad(at_ms, written, 0, written, 1 << 20, 4 << 20, 900 << 20, 1000 << 20, 0, 64 << 20, 7)
 
 
-async def test_the_work_and_the_fill_of_stores(browser: Browser, parts: ControllerParts, page: str) -> None:
+async def test_the_work_and_the_fill_of_stores(parts: ControllerParts, page: str, browser: Browser) -> None:
     now_ms = parts.clock.wall_ms()
     parts.hosts.load = load_at(now_ms - 4000, 100 << 20)
     await browser.open(f"{page}#/cluster")
@@ -195,7 +195,7 @@ async def lacks(browser: Browser, selector: str) -> bool:
 
 
 async def test_the_picture_of_a_stream(
-    browser: Browser, controller: Controller, parts: ControllerParts, stores: Stores, page: str
+    controller: Controller, parts: ControllerParts, stores: Stores, page: str, browser: Browser
 ) -> None:
     await stream_with_history(parts, controller, "shop", "orders", 4, 12)
     context = await controller.store.open("shop", "orders")
@@ -224,7 +224,7 @@ async def has(browser: Browser, selector: str) -> bool:
 
 
 async def test_the_keyboard_goes_through_the_picture(
-    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+    controller: Controller, parts: ControllerParts, page: str, browser: Browser
 ) -> None:
     await stream_with_history(parts, controller, "shop", "orders", 4, 60)
     await browser.open(f"{page}#/stream/shop/orders")
@@ -240,7 +240,7 @@ async def test_the_keyboard_goes_through_the_picture(
 
 
 async def test_five_hundred_segments_and_two_hundred_epochs_stay_usable(
-    browser: Browser, controller: Controller, parts: ControllerParts, page: str
+    controller: Controller, parts: ControllerParts, page: str, browser: Browser
 ) -> None:
     await stream_with_history(parts, controller, "shop", "big", 500, 200)
     await browser.open(f"{page}#/stream/shop/big")
@@ -265,7 +265,7 @@ async def centre(browser: Browser) -> object:
 
 
 async def test_stores_that_are_away_are_said_so(
-    browser: Browser, controller: Controller, stores: Stores, page: str, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, stores: Stores, page: str, monkeypatch: pytest.MonkeyPatch, browser: Browser
 ) -> None:
     monkeypatch.setattr(looks, "look_time_max_s", 0.2)
     await create(controller, "shop", "orders", 2)
@@ -281,7 +281,7 @@ async def test_stores_that_are_away_are_said_so(
 
 
 async def test_a_controller_that_is_gone_leaves_no_old_rates(
-    browser: Browser, controller: Controller, page: str
+    controller: Controller, page: str, browser: Browser
 ) -> None:
     await create(controller, "shop", "orders")
     await browser.open(page)
@@ -296,7 +296,7 @@ async def test_a_controller_that_is_gone_leaves_no_old_rates(
 
 
 async def test_a_page_that_could_not_be_shown_is_tried_again(
-    browser: Browser, controller: Controller, page: str, monkeypatch: pytest.MonkeyPatch
+    controller: Controller, page: str, monkeypatch: pytest.MonkeyPatch, browser: Browser
 ) -> None:
     await create(controller, "shop", "orders")
 
@@ -313,7 +313,7 @@ async def test_a_page_that_could_not_be_shown_is_tried_again(
 
 
 async def test_subscribers_show_how_far_they_are_behind(
-    browser: Browser, controller: Controller, stores: Stores, page: str
+    controller: Controller, stores: Stores, page: str, browser: Browser
 ) -> None:
     subscriptions = Subscriptions(controller)
     await subscriptions.stream("shop", "orders")
@@ -334,7 +334,7 @@ async def test_subscribers_show_how_far_they_are_behind(
 
 
 async def test_the_age_of_the_newest_watermark(
-    browser: Browser, controller: Controller, stores: Stores, page: str
+    controller: Controller, stores: Stores, page: str, browser: Browser
 ) -> None:
     await create(controller, "shop", "orders")
     assert controller.watermarks is not None
@@ -347,7 +347,7 @@ async def test_the_age_of_the_newest_watermark(
     await browser.sees("2023-11-14 22:13:20 UTC", "main")
 
 
-async def test_a_stream_that_does_not_exist(browser: Browser, controller: Controller, page: str) -> None:
+async def test_a_stream_that_does_not_exist(controller: Controller, page: str, browser: Browser) -> None:
     await controller.store.create_scope("shop")
     await browser.open(f"{page}#/stream/shop/none")
     await browser.sees("shop/none does not exist")
@@ -357,7 +357,7 @@ async def test_a_stream_that_does_not_exist(browser: Browser, controller: Contro
 
 @pytest.mark.parametrize("is_dark", [False, True])
 async def test_texts_can_be_read_light_and_dark(
-    browser: Browser, controller: Controller, page: str, is_dark: bool
+    controller: Controller, page: str, is_dark: bool, browser: Browser
 ) -> None:
     await create(controller, "shop", "orders")
     await browser.prefer_dark(is_dark)
@@ -389,7 +389,7 @@ async def contrast(browser: Browser, selector: str) -> float:
     return float(found)
 
 
-async def test_names_for_screen_readers(browser: Browser, controller: Controller, page: str) -> None:
+async def test_names_for_screen_readers(controller: Controller, page: str, browser: Browser) -> None:
     await create(controller, "shop", "orders")
     await browser.open(f"{page}#/stream/shop/orders")
     await eventually(lambda: has(browser, "rect.segment"), "the picture")
@@ -409,7 +409,7 @@ async def test_names_for_screen_readers(browser: Browser, controller: Controller
 # ---- pure functions --------------------------------------------------------------------------------------------------
 
 
-async def test_rates_and_colours(browser: Browser, page: str) -> None:
+async def test_rates_and_colours(page: str, browser: Browser) -> None:
     await browser.open(page)
     found = await browser.call(
         "POST",
