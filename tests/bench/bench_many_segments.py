@@ -69,8 +69,8 @@ plans: Final = 5
 idle_s: Final = 8.0
 spark_poll_s: Final = 0.01
 """How often Spark asks an idle source."""
-index_delay_s: Final = 0.5
-"""The index of a store is behind by a tenth of a second; after a second what was written goes to Tier 2."""
+index_delay_s: Final = 1.0
+"""The index of a store is behind by a tenth of a second."""
 settled_share: Final = 0.03
 """Services are settled while they use less of a core: what was written is in Tier 2."""
 settle_time_max_s: Final = 120.0
