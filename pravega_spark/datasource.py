@@ -28,7 +28,7 @@ from pravega_spark.rows.columns import (
     sink_columns,
 )
 from pravega_spark.rows.event_time import check_event_time
-from pravega_spark.rows.record_columns import RecordColumns, WrittenColumns, record_columns
+from pravega_spark.rows.record_columns import WrittenColumns, record_columns
 from pravega_spark.sink.copied_events import routed_by_segment, warn_of_lost_keys
 from pravega_spark.spark_errors import one_sentence
 from pravega_spark.spark_version import ADMISSION_CONTROL, ARROW_STREAM_SINK, PUSHED_FILTERS, has, refuse
@@ -113,9 +113,9 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
         return StreamWriter(options, columns, overwrite=overwrite)
     from pravega_spark.sink.row_stream_writer import RowStreamWriter
 
-    index = columns.value if isinstance(columns, RecordColumns) else columns.event
-    if can_be_json(schema.fields[index].dataType.simpleString()):
-        name = schema.names[index]
+    event = schema.fields[columns.event]
+    if can_be_json(event.dataType.simpleString()):
+        name = event.name
         raise refuse(f"column '{name}' of nested rows", ARROW_STREAM_SINK, f"write to_json({name}) AS {name}")
     return RowStreamWriter(options, columns, _arrow_schema(schema), overwrite=overwrite)
 

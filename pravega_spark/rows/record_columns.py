@@ -34,6 +34,11 @@ class RecordColumns:
     stream: int | None = None
 
     @property
+    def event(self) -> int:
+        """The position of what may be nested, as ``SinkColumns.event``."""
+        return self.value
+
+    @property
     def packed(self) -> SinkColumns:
         """The columns of what ``pack`` makes."""
         return SinkColumns(0, None if self.key is None else 1, None if self.stream is None else 2)

@@ -65,7 +65,7 @@ def write_rows(
     """Write exactly once under ``identity``, or at least once; streams that only rows name are made as they appear."""
     times = EventTimes(options.event_time_column)
     batches = times.watch(batches)
-    batches = _with_texts(batches, columns.value if isinstance(columns, RecordColumns) else columns.event)
+    batches = _with_texts(batches, columns.event)
     if isinstance(columns, RecordColumns):
         batches, columns = map(columns.pack, batches), columns.packed
     gateway = worker_gateway(options.controller)
