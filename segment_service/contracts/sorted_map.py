@@ -66,10 +66,11 @@ class SortedMap(Protocol):
         """Whether what is in memory proves that the key is absent; never waits. False says nothing."""
         ...
 
-    async def scan(self, first: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+    async def scan(self, first: bytes, count_max: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """The first ``count_max`` entries whose keys are not below ``first``, in the order of the keys' bytes.
 
-        Fewer only at the end. The next page begins at the last key followed by a zero byte.
+        With ``end`` only those whose keys are below it: what lies behind costs nothing. Fewer only at the end. The next
+        page begins at the last key followed by a zero byte.
         """
         ...
 

@@ -56,9 +56,11 @@ async def look_up(objects: MapObjects, runs: Sequence[Run], key: bytes) -> bytes
 class _Cursor:
     """Walks over one run, a block at a time. Memory: a block, the tail of a file, and the bytes read ahead."""
 
-    def __init__(self, objects: MapObjects, run: Run, ahead_bytes: int) -> None:
-        """``ahead_bytes``: read at a time, beside the cache; 0 for single blocks, through it."""
+    def __init__(self, objects: MapObjects, run: Run, ahead_bytes: int, end: bytes | None) -> None:
+        """``ahead_bytes``: read at a time, beside the cache; 0 for single blocks, through it. ``end``: blocks that
+        begin there or behind it are not read."""
         self._objects = objects
+        self._end = end
         self._files = run.files
         self._ahead_bytes = ahead_bytes
         self._ahead: memoryview = memoryview(b"")
@@ -71,7 +73,7 @@ class _Cursor:
     async def seek(self, first: bytes) -> None:
         """Stand before the first key that is not below this one."""
         self._file = bisect_left(self._files, first, key=lambda file: file.last_key)
-        if self._file == len(self._files):
+        if self._file == len(self._files) or self._is_behind(self._files[self._file].first_key):
             return
         tail = await self._objects.tail(self._files[self._file])
         self._number = max(bisect_right(tail.first_keys, first) - 1, 0)
@@ -110,13 +112,19 @@ class _Cursor:
 
     async def _load(self) -> None:
         self._block, self._begin = None, 0
-        if self._file < len(self._files):
-            file = self._files[self._file]
-            tail = await self._objects.tail(file)
-            if self._ahead_bytes:
-                self._block = await self._load_ahead(file, tail.places)
-            else:
-                self._block = await self._objects.block(file, tail.places[self._number])
+        if self._file == len(self._files) or self._is_behind(self._files[self._file].first_key):
+            return
+        file = self._files[self._file]
+        tail = await self._objects.tail(file)
+        if self._is_behind(tail.first_keys[self._number]):
+            return
+        if self._ahead_bytes:
+            self._block = await self._load_ahead(file, tail.places)
+        else:
+            self._block = await self._objects.block(file, tail.places[self._number])
+
+    def _is_behind(self, key: bytes) -> bool:
+        return self._end is not None and key >= self._end
 
     async def _load_ahead(self, file: RunFile, places: Sequence[tuple[int, int]]) -> RunBlock:
         offset, length = places[self._number]
@@ -129,14 +137,20 @@ class _Cursor:
 
 
 async def walk(
-    objects: MapObjects, runs: Sequence[Run], first: bytes, slices: TimeSlices, *, ahead_bytes: int = 0
+    objects: MapObjects,
+    runs: Sequence[Run],
+    first: bytes,
+    slices: TimeSlices,
+    *,
+    end: bytes | None = None,
+    ahead_bytes: int = 0,
 ) -> AsyncGenerator[Entries]:
     """All entries from ``first`` on, the newest of each key, tombstones too, in pieces of about a block for each run.
 
-    ``runs``: newest first. ``ahead_bytes``: what is read of all runs at a time, in equal parts and beside the cache;
-    with 0 a block at a time, which stays in the cache.
+    ``runs``: newest first. ``end``: only keys below it come, and no block behind it is read. ``ahead_bytes``: what is
+    read of all runs at a time, in equal parts and beside the cache; with 0 a block at a time, which stays in the cache.
     """
-    cursors = [_Cursor(objects, run, ahead_bytes // max(len(runs), 1)) for run in reversed(runs)]
+    cursors = [_Cursor(objects, run, ahead_bytes // max(len(runs), 1), end) for run in reversed(runs)]
     await all_ended(cursor.seek(first) for cursor in cursors)
     while True:
         ends = [cursor.last_key for cursor in cursors if cursor.last_key is not None]
@@ -151,5 +165,9 @@ async def walk(
                 parts += 1
                 entries.update(zip(keys, values, strict=True))
         keys = sorted(entries) if parts > 1 else list(entries)
+        if end is not None and bound >= end:
+            keys = keys[: bisect_left(keys, end)]
+            yield keys, [entries[key] for key in keys]
+            return
         yield keys, [entries[key] for key in keys]
         await slices.step()

@@ -239,13 +239,13 @@ class SortedRunMap:
         check(self._is_open, "question to a map that is not open", map=self.map_name)
         return is_surely_absent(self._objects, self._runs, key)
 
-    async def scan(self, first: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+    async def scan(self, first: bytes, count_max: int, end: bytes | None = None) -> list[tuple[bytes, bytes]]:
         if not 0 < count_max <= map_scan_entries_max:
             raise InvalidArgument(f"a scan of {count_max} entries; 1 to {map_scan_entries_max} are allowed")
 
         async def take(runs: tuple[Run, ...]) -> list[tuple[bytes, bytes]]:
             found: list[tuple[bytes, bytes]] = []
-            async with aclosing(walk(self._objects, runs, first, TimeSlices(self._clock))) as pieces:
+            async with aclosing(walk(self._objects, runs, first, TimeSlices(self._clock), end=end)) as pieces:
                 async for keys, values in pieces:
                     found.extend((key, value) for key, value in zip(keys, values, strict=True) if value is not None)
                     if len(found) >= count_max:

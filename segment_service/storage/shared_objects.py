@@ -89,6 +89,11 @@ def entry_key(layout: Layout, name: str) -> bytes:
     return name.removeprefix(layout.prefix).encode()
 
 
+def _end_of(prefix: bytes) -> bytes | None:
+    """The first key behind those that begin with the prefix, a part of a name; ``None`` for the empty one."""
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+
+
 def may_hold_entries(layout: Layout, prefix: str) -> bool:
     """Whether names with this prefix may be those of entries."""
     return prefix.startswith((layout.chunks, layout.manifests)) or prefix == layout.prefix
@@ -245,10 +250,8 @@ class SharedObjects:
         if segment_id is not None and segment_id >= self._new_from and segment_id not in self._written:
             return  # a look-up by prefix would ask every run
         begin = key = entry_key(self._layout, prefix)
-        while page := await self._map.scan(key or b"\0", entries_per_page):
+        while page := await self._map.scan(key or b"\0", entries_per_page, _end_of(begin)):
             for key, value in page:
-                if not key.startswith(begin):
-                    return
                 if key not in self._removed and key != first_epoch_key:
                     yield ChunkInfo(self._layout.prefix + key.decode(), len(value))
             if len(page) < entries_per_page:

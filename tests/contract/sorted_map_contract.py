@@ -37,6 +37,16 @@ async def open_map(chunks: ChunkStorage, epoch: int, name: str = "things") -> So
     return opened
 
 
+async def filled_map(chunks: ChunkStorage) -> tuple[SortedMap, list[bytes]]:
+    """A map whose entries lie in turn in two flushes, with a removed and a late key, and the keys that it has."""
+    things = await open_map(chunks, 1)
+    keys = [b"%04d" % number for number in range(3_000)]
+    await things.flush(dict.fromkeys(keys[::2], b"even" * 20), STAMP)
+    await things.flush(dict.fromkeys(keys[1::2], b"odd" * 20), STAMP)
+    await things.flush({keys[100]: None, b"0100\xff": b"behind"}, STAMP)
+    return things, sorted([*keys[:100], *keys[101:], b"0100\xff"])
+
+
 class SortedMapContract:
     """The tests."""
 
@@ -78,12 +88,7 @@ class SortedMapContract:
         assert (await open_map(chunks, 2)).stamp == STAMP
 
     async def test_scans_go_on_from_any_key_in_the_order_of_bytes(self, chunks: ChunkStorage) -> None:
-        things = await open_map(chunks, 1)
-        keys = [b"%04d" % number for number in range(3_000)]
-        await things.flush(dict.fromkeys(keys[::2], b"even" * 20), STAMP)
-        await things.flush(dict.fromkeys(keys[1::2], b"odd" * 20), STAMP)
-        await things.flush({keys[100]: None, b"0100\xff": b"behind"}, STAMP)
-        expected = sorted([*keys[:100], *keys[101:], b"0100\xff"])
+        things, expected = await filled_map(chunks)
         found: list[bytes] = []
         first = b""
         while page := await things.scan(first, 700):
@@ -92,6 +97,16 @@ class SortedMapContract:
         assert found == expected
         assert [key for key, _ in await things.scan(b"2998", 9)] == [b"2998", b"2999"]
         assert await things.scan(b"2999\0", 9) == []
+
+    async def test_a_scan_ends_before_its_end(self, chunks: ChunkStorage) -> None:
+        things, live = await filled_map(chunks)
+        for first, end in ((b"", b"0"), (b"", b"0001"), (b"0098", b"0101"), (b"0100", b"0100\xff"), (b"01", b"02")):
+            expected = [key for key in live if first <= key < end]
+            assert [key for key, _ in await things.scan(first, 1_000, end)] == expected
+        assert [key for key, _ in await things.scan(b"01", 3, b"02")] == [b"0100\xff", b"0101", b"0102"]
+        assert await things.scan(b"0200", 9, b"0100") == await things.scan(b"3", 9, b"4") == []
+        everything = [key for key, _ in await things.scan(b"", 1_000, b"9")]
+        assert everything == live[:1_000]
 
     async def test_maps_do_not_meet(self, chunks: ChunkStorage) -> None:
         things, others = await open_map(chunks, 1), await open_map(chunks, 2, "others")

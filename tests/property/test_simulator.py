@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -33,6 +34,14 @@ def test_what_failed_once() -> None:
         if family in EXPECTED:
             outcome = simulate(draw(seed, (family,)))
             assert not outcome.violations, "\n".join([f"seed {seed}", *outcome.trace[-30:]])
+
+
+def test_a_run_leaves_nothing_in_memory() -> None:
+    simulate(draw(2, EXPECTED))
+    gc.collect()
+    simulate(draw(8, EXPECTED))
+    left = gc.collect()
+    assert left < 1_000, f"{left} objects: thousands of seeds in one process would fill its memory"
 
 
 PROGRAM = """

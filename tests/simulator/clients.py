@@ -30,7 +30,11 @@ class World(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether enough was appended for the time that has passed."""
+        """Whether enough was made for the time that has passed."""
+        ...
+
+    def made(self, length: int) -> None:
+        """Counts an event, or an entry of a table, that a client is going to send."""
         ...
 
     def owner_of(self, segment: str) -> Store | None: ...

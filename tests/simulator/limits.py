@@ -67,19 +67,36 @@ JOURNAL: Final[Mapping[str, tuple[float, ...]]] = {
 """The same, of journals of changes."""
 PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
 """The least size of a plog: it follows the size of a frame."""
+PIECES: Final[Mapping[str, int]] = {
+    "durable_log.data_frame_builder._entries_end_max": 40_000,
+    "read_index.fetch_budget.fetch_bytes_max": 30_000,
+    "writer.segment_aggregator.write_bytes_max": 30_000,
+}
+"""Limits that cut what is written and read into pieces, each of which is calls of Tier 1 or of Tier 2; with the value
+that a family has that needs many bytes."""
+piece_bytes_max: Final = 30_000
+"""What counts as one piece where no limit is smaller."""
 frame_rest_bytes: Final = 100
 """More than a frame has beside its entries."""
 
 
-def draw_limits(rng: random.Random) -> dict[str, float]:
-    """The limits of a seed: a quarter of them leaves all as they are."""
+def draw_limits(rng: random.Random, *, large_pieces: bool = False) -> dict[str, float]:
+    """The limits of a seed: a quarter of them leaves all as they are. ``large_pieces``: those that cut bytes into
+    pieces are large ones."""
     if rng.random() < 0.25:
         return {}
     drawn = {name: rng.choice(values) for name, values in SMALL.items() if rng.random() < 0.5}
+    if large_pieces:
+        drawn |= {name: large for name, large in PIECES.items() if name in drawn}
     entries = drawn.get("durable_log.data_frame_builder._entries_end_max")
     if entries is not None:
         drawn[PLOG_LIMIT] = entries + frame_rest_bytes
     return drawn
+
+
+def piece_bytes(limits: Mapping[str, float]) -> int:
+    """The length of the pieces that the smallest limit makes of what is written and read."""
+    return int(min([piece_bytes_max, *(limits[name] for name in PIECES if name in limits)]))
 
 
 def draw_shared_limits(rng: random.Random) -> dict[str, float]:

@@ -42,7 +42,7 @@ class Reader(Client):
         first = segment.truncation_done
         offset = self._tail if at_tail else self.rng.randint(first, max(first, segment.length_acked))
         floor = segment.floor()
-        wanted = self.rng.choice((1, 100, 5_000, 200_000, 2_000_000))
+        wanted = min(self.rng.choice((1, 100, 5_000, 200_000, 2_000_000)), self.world.settings.read_bytes_max)
         answer = await self.call(
             name, lambda store: store.segments.read(name, offset, wanted), time_max_s=tail_wait_max_s
         )

@@ -11,7 +11,7 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
-from tests.simulator.limits import PLOG_LIMIT, draw_journal_limits, draw_limits, draw_shared_limits
+from tests.simulator.limits import PLOG_LIMIT, draw_journal_limits, draw_limits, draw_shared_limits, piece_bytes
 
 FAMILIES: Final = ("crash", "loss", "full", "damage", "repair")
 """``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
@@ -21,6 +21,15 @@ sometimes two at once. A seed belongs to one family."""
 
 EXPECTED: Final = FAMILIES
 """The families that must show no violation today. One with a known defect is left out until that is mended."""
+
+pieces_per_event_max: Final = 8
+"""Pieces that the longest event has: beyond it a seed does the same thing again, at a cost."""
+pieces_per_read_max: Final = 40
+"""The same of a read."""
+pieces_per_s_max: Final = 12
+"""What writers pace themselves to, so that a seed costs a second or two."""
+pieces_per_s_to_fill: Final = 25
+"""The same where Tier 1 is to fill up before the run ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,10 @@ class Settings:
     duration_s: float
     """Before everything is healed and checked."""
     block_bytes_max: int
+    piece_bytes: int
+    """What counts as one piece of an event."""
+    pieces_per_s_max: int
+    read_bytes_max: int
     pause_max_s: float
     """Between two appends of a writer."""
     cache_bytes: int
@@ -74,8 +87,11 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
     unflushed = rng.choice((400_000, 1_500_000, 6_000_000))
     if family == "full":
         unflushed = 12_000_000
-    limits = draw_limits(rng) | draw_shared_limits(random.Random(f"{seed} shared limits"))
+    limits = draw_limits(rng, large_pieces=family == "full") | draw_shared_limits(
+        random.Random(f"{seed} shared limits")
+    )
     limits |= draw_journal_limits(random.Random(f"{seed} journal limits"))
+    piece = piece_bytes(limits)
     return Settings(
         seed=seed,
         family=family,
@@ -84,7 +100,10 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
         slots=rng.randint(2, 4),
         tables=rng.choice((0, 1, 1)),
         duration_s=rng.uniform(25, 60) * (2 if family == "repair" else 1),
-        block_bytes_max=60_000 if big or family == "full" else 3_000,
+        block_bytes_max=min(60_000 if big or family == "full" else 3_000, piece * pieces_per_event_max),
+        piece_bytes=piece,
+        pieces_per_s_max=pieces_per_s_to_fill if family == "full" else pieces_per_s_max,
+        read_bytes_max=piece * pieces_per_read_max,
         pause_max_s=0.3 if family == "full" else rng.choice((0.3, 0.8, 2.0)),
         cache_bytes=unflushed * 3 // 2 + rng.choice((50_000, 500_000, 4_000_000)),
         unflushed_bytes_max=unflushed,

@@ -43,8 +43,6 @@ sweep_time_max_s: Final = 3_000.0
 """Virtual time in which three owners sweep: thousands of names of one segment are deleted one after the other."""
 refusal_time_s: Final = 60.0
 """Virtual time after which containers that refuse to start are believed."""
-events_per_s_max: Final = 25
-"""What writers pace themselves to, so that a seed costs a second or two."""
 table_clients: Final = 3
 
 
@@ -76,6 +74,7 @@ class Simulation:
         self.history = History(self.note)
         self.is_ending = False
         self._started_s = loop.time()
+        self._pieces = 0
         clock = VirtualClock(loop)
         self.network = loop.network = Network(loop, random.Random(f"{seed} network"))
         self.tier1 = Tier1(settings.servers, lambda: InMemoryCPO(clock), loop.time)
@@ -117,10 +116,13 @@ class Simulation:
     def event_acked(self, segment: str, epoch: int) -> None:
         self.cluster.event_acked(segment, epoch)
 
+    def made(self, length: int) -> None:
+        self._pieces += 1 + length // self.settings.piece_bytes
+
     @property
     def is_busy(self) -> bool:
         passed_s = self.loop.time() - self._started_s
-        return self.history.acked_events > events_per_s_max * (passed_s + 1)
+        return not self.is_ending and self._pieces > self.settings.pieces_per_s_max * (passed_s + 1)
 
     def is_damaged(self, segment: str) -> bool:
         return bool(self.history.ids_in(segment) & self.cluster.damaged)

@@ -49,7 +49,7 @@ class TableClient(Client):
     def __init__(self, world: World, table: TableHistory, number: int) -> None:
         super().__init__(world, f"table {table.segment} {number}")
         self.table = table
-        self._filler = self.rng.choice((0, 200, 40_000 if world.settings.block_bytes_max > 10_000 else 3_000))
+        self._filler = self.rng.choice((0, 200, min(40_000, world.settings.block_bytes_max)))
 
     async def create(self) -> None:
         segment, name = self.table.segment, self.table.segment.name
@@ -62,7 +62,8 @@ class TableClient(Client):
 
     async def run(self) -> None:
         while not self.world.is_ending:
-            await self._raise()
+            if not self.world.is_busy:
+                await self._raise()
             await self.pause(self.world.settings.pause_max_s * 2)
 
     async def _raise(self) -> None:
@@ -73,6 +74,7 @@ class TableClient(Client):
         name, counter = self.table.segment.name, self.table.counters[entry.key]
         value = b"%d " % (count + 1) + bytes(self.rng.randrange(self._filler + 1))
         counter.unknown += 1  # from here on it may be done
+        self.world.made(len(value))
         put = TableEntry(entry.key, value, entry.version)
         answer = await self.call(name, lambda store: store.tables.put(name, [put]), counts_late=lambda: True)
         error = answer.error

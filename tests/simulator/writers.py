@@ -62,7 +62,7 @@ class Writer(Client):
         session = await self.session(self.segment.name)
         sent = last
         while True:
-            if self.world.is_busy:
+            while self.world.is_busy and not self._is_finishing:
                 await self.pause(2.0)
             event = self._event_after(sent)
             if event is None and not self._in_flight:
@@ -86,6 +86,7 @@ class Writer(Client):
         if self._is_finishing or number >= self._count:
             return None
         size = int(self.world.settings.block_bytes_max * self.rng.random() ** 3)
+        self.world.made(size)
         return self.segment.next_event(self._writer, size)
 
     def _append(self, session: Session, event: Event, last: int) -> None:

@@ -25,11 +25,16 @@ LARGE = 100_000
 
 
 class CountingChunks(InMemoryChunkStorage):
-    """Counts puts."""
+    """Counts puts, and the bytes that are read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.puts = 0
+        self.read_bytes = 0
+
+    async def get(self, name: str, offset: int, length: int) -> bytes:
+        self.read_bytes += length
+        return await super().get(name, offset, length)
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         self.puts += 1
@@ -217,6 +222,17 @@ async def test_new_segments_are_not_looked_for(owners: Owners) -> None:
     assert await second.state(5) == StorageState(5, 0, 4, False)
     assert await second.state(6) == StorageState(6, 0, 3, False)
     assert await second.state(7) is None
+
+
+async def test_the_listing_of_a_segment_does_not_read_the_objects_of_others(owners: Owners) -> None:
+    entry_bytes, segments = 50_000, 40
+    first = await owners.open()
+    await asyncio.gather(*(first.write(number, 0, [bytes(entry_bytes)]) for number in range(1, segments)))
+    owner = await owners.open()
+    for number in (1, 20, segments - 1, segments):
+        owners.chunks.read_bytes = 0
+        assert len(await names_in(owner, LAYOUT.chunks_of(number))) == int(number < segments)
+        assert owners.chunks.read_bytes < 6 * entry_bytes, "a block of each run, and the tails of files"
 
 
 async def test_programs_that_know_of_no_shared_objects_refuse_the_mark(owners: Owners) -> None:
