@@ -8,9 +8,8 @@ and when it is used up a new one is allocated, to which at most the one unfinish
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
-
-import numpy as np
 
 from pravega_common.wire.codec import frame_header_bytes, payload_bytes_max
 from pravega_common.wire.errors import WireDecodeError
@@ -30,17 +29,31 @@ Frame = tuple[int, memoryview]
 """Type code and payload."""
 
 
+def untouched_buffer(size: int) -> memoryview:
+    """Returns uninitialised memory: of what a peer announces, only what it sends costs memory."""
+    import numpy as np  # takes longer to import than most questions of a command take
+
+    return np.empty(size, dtype=np.uint8).data
+
+
+def small_buffer(size: int) -> memoryview:
+    """Returns a buffer for a process with few connections: up to the first size without NumPy, which it may spare."""
+    return memoryview(bytearray(size)) if size <= buffer_bytes_min else untouched_buffer(size)
+
+
 class FrameParser:
     """Turns received bytes into frames.
 
     Use either ``get_buffer`` / ``buffer_updated`` (the transport writes into the buffer) or ``feed`` (bytes are
     copied in). Frames before a malformed header are still returned; ``failure`` then says what is wrong, and the
     next ``get_buffer`` or ``feed`` raises it. ``begins_tls``: that the peer sends a TLS handshake is what is wrong.
+    ``new_buffer`` makes the receive buffers.
     """
 
     __slots__ = (
         "_buffer",
         "_filled",
+        "_new_buffer",
         "_next_size",
         "_parsed",
         "_payload_bytes_max",
@@ -49,7 +62,12 @@ class FrameParser:
         "failure",
     )
 
-    def __init__(self, payload_limit_bytes: int = payload_bytes_max) -> None:
+    def __init__(
+        self,
+        payload_limit_bytes: int = payload_bytes_max,
+        new_buffer: Callable[[int], memoryview] = untouched_buffer,
+    ) -> None:
+        self._new_buffer = new_buffer
         self.failure: WireDecodeError | None = None
         self.begins_tls = False
         self._payload_bytes_max = payload_limit_bytes
@@ -116,11 +134,10 @@ class FrameParser:
         return max(rest, 1)
 
     def _replace_buffer(self) -> None:
-        # Uninitialised memory: a peer that announces a large frame costs address space, not memory, until it sends.
         unfinished = self._readable[self._parsed : self._filled]
         size = max(self._next_size, len(unfinished) + self._space_needed())
         self._next_size = min(self._next_size * 2, buffer_bytes_max) if len(self._buffer) else self._next_size
-        fresh = np.empty(size, dtype=np.uint8).data
+        fresh = self._new_buffer(size)
         fresh[: len(unfinished)] = unfinished
         self._filled = len(unfinished)
         self._parsed = 0

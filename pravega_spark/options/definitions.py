@@ -241,7 +241,7 @@ OPTIONS: Final = (
         values.integer(1, 100_000),
         None,
         "split long ranges until there are this many partitions, and pack none; in streaming only with order=none",
-        "one per segment; in a batch small ranges share one",
+        "one per segment; small ranges share one",
     ),
     Option(
         "max_partition_bytes",
@@ -250,6 +250,14 @@ OPTIONS: Final = (
         None,
         "split ranges longer than this; in streaming only with order=none",
         "128 MiB; no limit in streaming",
+    ),
+    Option(
+        "packed_bytes",
+        Use.STREAM_READ,
+        values.integer(0),
+        65_536,
+        "small ranges of a micro-batch share a partition up to this many bytes, and to more where there would be more "
+        "than some dozens of partitions; 0: each segment has its own",
     ),
     Option(
         "metadata",

@@ -30,6 +30,7 @@ class ReadOptions(StreamOptions):
     order: Literal["key", "none"]
     min_partitions: int | None
     max_partition_bytes: int | None
+    packed_bytes: int
     metadata: Literal["StreamInfo", "Streams"] | None
     ingest_time: bool
     push_filters: bool

@@ -33,8 +33,11 @@ kept_share_min: Final = 8
 maybe for a long time: one that is smaller than this part of them is copied."""
 
 _arrow_offset_max: Final = 2**31 - 1
+_inline_bytes_max: Final = 12
 _probe_events: Final = 16
 _header = struct.Struct(">Q").unpack_from
+views_can_be_built = int(pa.__version__.partition(".")[0]) >= 19
+"""PyArrow 18 refuses the buffers of an array of views."""
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -79,22 +82,55 @@ def event_lengths(events: pa.Array) -> Int64s:
     return lengths
 
 
-def frame_events(events: pa.Array, lengths: Int64s) -> FramedEvents:
-    """Events (any binary or string array without nulls) with headers, in order, in one new buffer."""
+def frame_events(events: pa.Array, lengths: Int64s, order: Int64s | None = None) -> FramedEvents:
+    """Events (any binary or string array without nulls) with headers, in one new buffer; ``order``: their indexes."""
+    if not len(events):
+        return FramedEvents(memoryview(b""), lengths)
+    if order is not None:
+        lengths = lengths[order]
+    ends = np.cumsum(lengths + event_header_bytes)
+    total = int(ends[-1])
+    if order is not None and total <= _arrow_offset_max and _can_be_views(events, lengths):
+        framed = _by_views(events, lengths, order)
+    else:
+        framed = _by_joining(events, lengths, order)
+    return FramedEvents(memoryview(framed.buffers()[2])[:total], ends)
+
+
+def _can_be_views(events: pa.Array, lengths: Int64s) -> bool:
+    if not views_can_be_built or not (pa.types.is_binary(events.type) or pa.types.is_string(events.type)):
+        return False
+    return int(lengths.min()) > _inline_bytes_max
+
+
+def _by_views(events: pa.Array, lengths: Int64s, order: Int64s) -> pa.Array:
+    """Header, event, header, event, …: a list of views, so that one pass copies the bytes, whatever their order.
+
+    A view has four numbers: the length, then either up to 12 bytes themselves, or the first four of them, the number of
+    a buffer and the place in it. The first four of events are left out: they are there for comparisons.
+    """
+    count = len(events)
+    _, borders, data = events.buffers()
+    starts = np.frombuffer(borders, dtype=np.int32, count=count, offset=np.dtype(np.int32).itemsize * events.offset)
+    views = np.zeros((2 * count, 4), dtype=np.int32)
+    views[0::2, 0] = event_header_bytes
+    views[0::2, 2] = lengths.astype(">i4").view(np.int32)  # Behind the type, which is 0.
+    views[1::2, 0] = lengths
+    views[1::2, 3] = starts[order]
+    return pa.Array.from_buffers(pa.binary_view(), 2 * count, [None, pa.py_buffer(views), data]).cast(pa.binary())
+
+
+def _by_joining(events: pa.Array, lengths: Int64s, order: Int64s | None) -> pa.Array:
+    """The same of any events in two passes, or in one if no order is given."""
     import pyarrow.compute as pc
 
-    count = len(events)
-    ends = np.cumsum(lengths + event_header_bytes)
-    total = int(ends[-1]) if count else 0
-    wide = total > _arrow_offset_max
-    binary = pa.large_binary() if wide else pa.binary()
+    if order is not None:
+        events = events.take(number_array(order, pa.int64()))
+    count, wide = len(events), int(lengths.sum()) + event_header_bytes * len(events) > _arrow_offset_max
+    kind = pa.large_binary() if wide else pa.binary()
     header_ends = np.arange(count + 1, dtype=np.int64 if wide else np.int32) * event_header_bytes
-    headers = pa.Array.from_buffers(
-        binary, count, [None, pa.py_buffer(header_ends), pa.py_buffer(lengths.astype(">u8"))]
-    )
-    framed = pc.binary_join_element_wise(headers, events.cast(binary), empty_value(binary))
-    data = framed.buffers()[2]
-    return FramedEvents(memoryview(data)[:total] if data is not None else memoryview(b""), ends)
+    headers = pa.Array.from_buffers(kind, count, [None, pa.py_buffer(header_ends), pa.py_buffer(lengths.astype(">u8"))])
+    return pc.binary_join_element_wise(headers, events.cast(kind), empty_value(kind))
 
 
 def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[np.uint16] | None) -> Iterator[Block]:
@@ -109,7 +145,7 @@ def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[n
         yield from _cut(frame_events(events, lengths), np.arange(len(events)), index, 0, len(events))
         return
     order = np.argsort(segments, kind="stable")
-    framed = frame_events(events.take(number_array(order, pa.int64())), lengths[order])
+    framed = frame_events(events, lengths, order)
     counts = np.bincount(segments)
     first = 0
     for index in np.flatnonzero(counts).tolist():

@@ -15,7 +15,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
-from pravega_spark.source.range_planner import Span, pack, pack_bytes_of, split
+from pravega_spark.source.range_planner import Span, packed_bytes_min, packs_of_batch, split
 from pravega_spark.source.read_edges import first_cut, last_cut
 from pravega_spark.source.read_streams import some_streams_of
 from pravega_spark.source.span_filters import NO_FILTERS
@@ -65,9 +65,7 @@ class BatchReader(DataSourceReader):
 
         most_bytes = self._options.max_partition_bytes or batch_partition_bytes
         pieces = split(spans, self._options.min_partitions, most_bytes, locate)
-        packs: list[tuple[Span, ...]] = [(piece,) for piece in pieces]
-        if self._options.min_partitions is None:
-            packs = pack(pieces, pack_bytes_of(pieces, most_bytes))
+        packs = packs_of_batch(pieces, self._options.min_partitions, most_bytes, packed_bytes_min)
         first, *others = packs or [()]
         return [
             SpanPartition.planned(gateway, *first, ends=ends),

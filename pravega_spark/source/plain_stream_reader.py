@@ -22,7 +22,7 @@ from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
-from pravega_spark.source.range_planner import Span, split
+from pravega_spark.source.range_planner import Span, packs_of_batch, split
 from pravega_spark.source.read_edges import first_cut, joining_cut
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.stream_positions import StreamPositions
@@ -108,7 +108,10 @@ class PlainStreamReader(DataSourceStreamReader):
             return positions[scoped_name(span.scope, span.stream)].events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
-        return [SpanPartition.planned(gateway, span) for span in pieces]
+        packs = packs_of_batch(
+            pieces, self._options.min_partitions, self._options.max_partition_bytes, self._options.packed_bytes
+        )
+        return [SpanPartition.planned(gateway, *spans) for spans in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):

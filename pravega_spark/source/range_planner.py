@@ -105,10 +105,23 @@ def pack(spans: Sequence[Span], pack_bytes: int) -> list[tuple[Span, ...]]:
     return [tuple(some) for some in packs]
 
 
-def pack_bytes_of(spans: Sequence[Span], max_partition_bytes: int) -> int:
+def pack_bytes_of(spans: Sequence[Span], max_partition_bytes: int, packed_bytes: int) -> int:
     """Bytes up to which small spans share a partition, so that there are still enough partitions for a cluster."""
     total = sum(span.length for span in spans)
-    return min(max_partition_bytes, max(packed_bytes_min, total // packed_partitions_min))
+    return min(max_partition_bytes, max(packed_bytes, total // packed_partitions_min))
+
+
+def packs_of_batch(
+    pieces: Sequence[Span], min_partitions: int | None, max_partition_bytes: int | None, packed_bytes: int
+) -> list[tuple[Span, ...]]:
+    """The spans of each partition of a batch: a task a span would cost a small batch more than all of its bytes.
+
+    ``packed_bytes``: up to which spans share one; 0 for a partition a span.
+    """
+    if min_partitions is not None or not packed_bytes:
+        return [(piece,) for piece in pieces]
+    most_bytes = sum(piece.length for piece in pieces) if max_partition_bytes is None else max_partition_bytes
+    return pack(pieces, pack_bytes_of(pieces, most_bytes, packed_bytes))
 
 
 def lag_bytes(position: OffsetsByStream, available: OffsetsByStream) -> int:

@@ -30,7 +30,7 @@ from pravega_spark.source.infos_together import infos_together
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
-from pravega_spark.source.range_planner import Span, lag_bytes, spans_of_batch, split
+from pravega_spark.source.range_planner import Span, lag_bytes, packs_of_batch, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut
 from pravega_spark.source.read_streams import ReadStreams
@@ -370,7 +370,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         gateway = worker_gateway(self._options.controller)
-        return [SpanPartition.planned(gateway, span) for span in pieces]
+        packs = packs_of_batch(
+            pieces, self._options.min_partitions, self._options.max_partition_bytes, self._options.packed_bytes
+        )
+        return [SpanPartition.planned(gateway, *spans) for spans in packs]
 
     def _spans_between(self, first: SourceOffset, last: SourceOffset) -> list[Span]:
         """The batch of a Spark before 4.2, which does not say where it starts (``plain_stream_reader.py``)."""

@@ -52,18 +52,18 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def running_rig(tier2: str, *, with_kafka: bool, with_tls: bool = False) -> Iterator[Rig]:
-    """Starts all of it in a folder of its own, and stops and removes it at the end.
+def running_rig(tier2: str, *, with_kafka: bool, with_tls: bool = False, jars: Sequence[Path] = ()) -> Iterator[Rig]:
+    """Starts all of it in a folder of its own, and stops and removes it at the end. The session has ``jars``, too.
 
     Raises ``NotAvailable`` when Kafka is wanted and cannot be had, before anything is started.
     """
-    jars: list[Path] = []
+    jars = list(jars)
     if with_kafka:
         from tests.bench.kafka.jars import broker_jars, connector_jars
 
         say("Kafka's jars: from the cache, or from Maven Central the first time")
         broker_jars()
-        jars = connector_jars()
+        jars += connector_jars()
     folder = Path(tempfile.mkdtemp(prefix="pravega-spark-bench-"))
     with ExitStack() as ends:
         ends.callback(shutil.rmtree, folder, ignore_errors=True)

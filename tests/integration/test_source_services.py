@@ -87,7 +87,7 @@ def test_event_limits_are_exact(world: World) -> None:
     world.create(2)
     world.append(0, numbered(0, 9000))
     world.append(1, numbered(9000, 10000))
-    query = world.query(max_events_per_trigger="2500")
+    query = world.query(max_events_per_trigger="2500", packed_bytes="0")
     sizes, events = [], []
     while (step := query.step()) is not None:
         sizes.append([len(part) for part in step])
@@ -98,6 +98,18 @@ def test_event_limits_are_exact(world: World) -> None:
     assert [event for event in events if event < b"event-9000" and len(event) == 10] == numbered(0, 9000)
     reported = query.source.reportLatestOffset()
     assert reported is not None and (reported["lag_bytes"], reported["lag_events"]) == (0, 0)
+
+
+def test_a_small_micro_batch_is_one_partition(world: World) -> None:
+    """It has the events of both segments, and its limit is as exact as with a partition a segment."""
+    world.create(2)
+    world.append(0, numbered(0, 900))
+    world.append(1, numbered(900, 1000))
+    query = world.query(max_events_per_trigger="500")
+    first, second = query.step(), query.step()
+    assert first is not None and second is not None
+    assert [len(part) for part in first] == [500] and [len(part) for part in second] == [500]
+    assert sorted(first[0] + second[0]) == sorted(numbered(0, 1000))
 
 
 async def test_what_is_left_in_events(world: World) -> None:

@@ -55,6 +55,14 @@ def test_a_frame_larger_than_every_buffer_arrives_whole() -> None:
     assert plain(got) == [(3, payload), (100, b"")]
 
 
+def test_a_process_with_few_connections_reads_the_same_out_of_small_buffers() -> None:
+    stream = b"".join(frame(3, bytes([number % 256]) * (number * 37)) for number in range(400))
+    parsers = FrameParser(), FrameParser(new_buffer=framing.small_buffer)
+    got = [[plain(parser.feed(stream[at : at + 9_999])) for at in range(0, len(stream), 9_999)] for parser in parsers]
+    assert got[0] == got[1]
+    assert len(parsers[0].get_buffer()) == len(parsers[1].get_buffer()) > framing.buffer_bytes_min
+
+
 def test_the_transport_may_fill_the_buffer_itself() -> None:
     stream = encode(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 7)) + encode(KeepAlive())
     parser = FrameParser()

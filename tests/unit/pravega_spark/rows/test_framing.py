@@ -44,11 +44,27 @@ def read_all(data: bytes, window_bytes: int = 64, step: int = 1000) -> tuple[lis
             return events, offsets, window.unconsumed_bytes
 
 
+@pytest.fixture(params=[True, False], ids=["views", "joined"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Framing as with the newest PyArrow, and as with the oldest."""
+    monkeypatch.setattr(framing, "views_can_be_built", request.param)
+
+
+@pytest.mark.usefixtures("both_ways")
 class TestWriting:
     def test_bytes_are_header_and_event(self) -> None:
         assert frame_all([b"abc", b"", b"hello"]) == bytes.fromhex(
             "00000000000000036162630000000000000000000000000000000568656c6c6f"
         )
+
+    @pytest.mark.parametrize("size", [0, 1, 4, 11, 12, 13, 14, 10_000])
+    def test_events_of_any_length_come_in_the_order_of_their_segments(self, size: int) -> None:
+        events = [bytes([index]) * (size + index % 3) for index in range(50)]
+        array = pa.array([b"before", *events, b"behind"]).slice(1, 50)
+        segments = np.array([index % 2 for index in range(50)], dtype=np.uint16)
+        blocks = framing.blocks_by_segment(array, framing.event_lengths(array), segments)
+        framed = b"".join(bytes(block.data) for block in blocks)
+        assert framed == b"".join(map(plain_frame, events[0::2] + events[1::2]))
 
     @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
     def test_every_kind_of_column(self, kind: pa.DataType) -> None:

@@ -19,6 +19,7 @@ SCHEMA = pa.schema([("event", pa.binary()), ("segment_id", pa.int64())])
 def reader(streams: FakeStreams, stream: str = "t", **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": stream, **given}
     options.setdefault("start_stream_cut", "earliest")
+    options.setdefault("packed_bytes", "0")  # tests look at the rows of each segment
     return StreamReader(ReadOptions.parse(options, Use.STREAM_READ), SCHEMA, standing_clock)
 
 

@@ -121,3 +121,14 @@ def test_a_stream_that_is_not_named_any_more(streams: FakeStreams) -> None:
     streams.append("t", 0, numbered(2, 3))
     with pytest.raises(InvalidArgument, match=r"s/u, which the option 'stream' does not name"):
         step(reader(streams), log)
+
+
+def test_small_ranges_share_a_partition(streams: FakeStreams) -> None:
+    streams.create("t", 3)
+    for segment in range(3):
+        streams.append("t", segment, numbered(segment, segment + 1))
+    for packed_bytes, partitions in (("65536", 1), ("0", 3)):
+        source = reader(streams, packed_bytes=packed_bytes)
+        start, end = source.initialOffset(), source.latestOffset()
+        assert len(source.partitions(start, end)) == partitions
+        assert rows(source, start, end) == numbered(0, 3)

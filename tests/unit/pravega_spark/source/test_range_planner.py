@@ -16,6 +16,7 @@ from pravega_spark.source.range_planner import (
     pack_bytes_of,
     packed_bytes_min,
     packed_partitions_min,
+    packs_of_batch,
     share,
     spans_of_batch,
     split,
@@ -61,7 +62,7 @@ def test_split_by_count_and_size() -> None:
 @given(st.lists(st.integers(1, 3 * packed_bytes_min), max_size=300), st.integers(1, 10**9))
 def test_packs_are_small_or_of_one_span(lengths: list[int], most_bytes: int) -> None:
     spans = [Span("s", "t", number, 0, length) for number, length in enumerate(lengths)]
-    pack_bytes = pack_bytes_of(spans, most_bytes)
+    pack_bytes = pack_bytes_of(spans, most_bytes, packed_bytes_min)
     packs = pack(spans, pack_bytes)
     assert [span for some in packs for span in some] == spans
     assert all(len(some) == 1 or sum(span.length for span in some) <= pack_bytes <= most_bytes for some in packs)
@@ -72,9 +73,29 @@ def test_packs_are_small_or_of_one_span(lengths: list[int], most_bytes: int) -> 
 
 def test_many_small_ranges_make_some_dozens_of_partitions() -> None:
     spans = [Span("s", "t", number, 0, packed_bytes_min) for number in range(1000)]
-    assert packed_partitions_min <= len(pack(spans, pack_bytes_of(spans, 2**40))) <= 2 * packed_partitions_min
+    assert (
+        packed_partitions_min
+        <= len(pack(spans, pack_bytes_of(spans, 2**40, packed_bytes_min)))
+        <= 2 * packed_partitions_min
+    )
     few = [Span("s", "t", number, 0, 10 * packed_bytes_min) for number in range(4)]
-    assert len(pack(few, pack_bytes_of(few, 2**40))) == 4
+    assert len(pack(few, pack_bytes_of(few, 2**40, packed_bytes_min))) == 4
+
+
+def test_a_small_micro_batch_is_one_partition() -> None:
+    small = [Span("s", "t", number, 0, 10_000) for number in range(6)]
+    assert packs_of_batch(small, None, None, 65_536) == [tuple(small)]
+    assert packs_of_batch(small, None, 30_000, 65_536) == [tuple(small[:3]), tuple(small[3:])]
+    for packed in (packs_of_batch(small, None, None, 0), packs_of_batch(small, 2, None, 65_536)):
+        assert packed == [(span,) for span in small]
+
+
+def test_a_large_micro_batch_has_a_partition_a_segment_as_long_as_these_are_few() -> None:
+    few = [Span("s", "t", number, 0, 100_000) for number in range(packed_partitions_min)]
+    assert len(packs_of_batch(few, None, None, 65_536)) == len(few)
+    many = [Span("s", "t", number, 0, 100_000) for number in range(1_000)]
+    assert packed_partitions_min <= len(packs_of_batch(many, None, None, 65_536)) <= 2 * packed_partitions_min
+    assert packs_of_batch([], None, None, 65_536) == []
 
 
 def test_split_where_no_boundary_is_known() -> None:

@@ -41,7 +41,7 @@ class Source:
         return ReadOptions.parse({**named, **given}, use)
 
     def reader(self, **given: str) -> StreamReader:
-        options = self.options(**{"start_stream_cut": "earliest", **given})
+        options = self.options(**{"start_stream_cut": "earliest", "packed_bytes": "0", **given})
         return StreamReader(options, SCHEMA, lambda: self.now_s, lambda seconds: None)
 
     def pass_interval(self) -> None:

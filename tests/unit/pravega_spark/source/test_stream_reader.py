@@ -517,6 +517,17 @@ class TestLimits:
         with pytest.raises(UnsupportedOperation, match=r"keeps no index of that .* use start_stream_cut"):
             timed(streams, start_time="5").initialOffset()
 
+    def test_small_ranges_share_a_partition(self, streams: FakeStreams) -> None:
+        streams.create("t", 3)
+        for segment in range(3):
+            streams.append("t", segment, numbered(segment, segment + 1))
+        query = Query(reader(streams, packed_bytes="65536"))
+        assert query.step() == [numbered(0, 3)]
+        query.restart(reader(streams, packed_bytes="40"))
+        for segment in range(3):
+            streams.append("t", segment, numbered(segment, segment + 1))
+        assert query.step() == [numbered(0, 2), numbered(2, 3)]
+
     def test_splitting_with_order_none(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 8))

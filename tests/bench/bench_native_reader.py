@@ -1,0 +1,146 @@
+"""Reads one stream by our source, by a native reader in the JVM, and a topic of the same events by Kafka's connector.
+
+``python -m tests.bench.bench_native_reader``. The native reader is a prototype (``native_reader/README.md``), with the
+store's Unix socket and with TCP. All read in turn, in one session, what the store has in its cache. That they read the
+same is checked first, by a sum over the events' hashes. Tables go to stderr, JSON to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pravega_spark.datasource import batch_reader
+from pravega_spark.source.partition_reader import SpanPartition
+from tests.bench import workload
+from tests.bench.comparison import cpu_per_gigabyte
+from tests.bench.figures import Result
+from tests.bench.main import machine
+from tests.bench.native_reader.jar import built_jar
+from tests.bench.rig import Rig, running_rig, say
+from tests.bench.sides import PravegaSide
+from tests.bench.tables import table
+from tests.bench.throughput import Job, Measured, Throughput, discard, told
+from tests.bench.watch import Observed
+
+format_name: Final = "pravegabench.NativeReader"
+NATIVE: Final = {"native": "unix", "native-tcp": "tcp"}
+
+
+def main() -> None:
+    args = _arguments()
+    results: list[Result] = []
+    document = {"machine": machine(), "results": results}
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-native-") as folder:
+            jar = built_jar(Path(folder))
+            with running_rig("dir", with_kafka=args.kafka, jars=[jar]) as rig:
+                for size_bytes in args.sizes:
+                    results += _measure(rig, size_bytes, args.scale, args.runs)
+        say(tables(results))
+    finally:  # A long run that fails has measured something too.
+        text = json.dumps(document, indent=2)
+        if args.out:
+            args.out.write_text(text + "\n")
+        print(text)
+
+
+def _measure(rig: Rig, size_bytes: int, scale: float, runs: int) -> list[Result]:
+    events = workload.events_per_run(size_bytes, scale)
+    throughput = Throughput(rig, scale, runs)
+    target = throughput.filled(rig.ours, events, size_bytes)
+    jobs: dict[str, Job] = {}
+    for side in rig.sides:
+        jobs[side.name] = discard(side.read(rig.spark.read, throughput.filled(side, events, size_bytes), full=False))
+        if side is rig.ours:
+            for name, socket in NATIVE.items():
+                jobs[name] = _job(rig.spark, rig.ours, target, socket)
+    _check_same(rig, target)
+    found = {name: Measured("read", name, events, size_bytes) for name in jobs}
+    for run in range(runs + 1):
+        for name, job in jobs.items():
+            rig.watch.settle()
+            with Observed(rig.watch) as observed:
+                job()
+            if run:
+                found[name].add(observed, {})
+    throughput.drop_filled()
+    for measured in found.values():
+        say(told(measured))
+    return [measured.as_json() for measured in found.values()]
+
+
+def _job(spark: SparkSession, ours: PravegaSide, target: str, socket: str) -> Job:
+    """Plans as the Python source does, then reads: both are timed, as for the others."""
+    return lambda: discard(native_frame(spark, ours, target, socket))()
+
+
+def native_frame(spark: SparkSession, ours: PravegaSide, target: str, socket: str) -> DataFrame:
+    options = {**ours.options(target), "start_stream_cut": "earliest"}
+    reader = batch_reader(options, StructType.fromDDL("event binary"))
+    planned = [one for one in reader.partitions() if isinstance(one, SpanPartition)]
+    lines = "\n".join(map(_line, planned))
+    frame: DataFrame = spark.read.format(format_name).options(partitions=lines, socket=socket).load()
+    return frame
+
+
+def _line(partition: SpanPartition) -> str:
+    pairs = zip(partition.spans, partition.stores, strict=True)
+    return ";".join(f"{span.segment} {span.start} {span.end} {store}" for span, store in pairs)
+
+
+def _check_same(rig: Rig, target: str) -> None:
+    """That every reader of ours gives the same events, in whatever order."""
+    frames = {"ours": rig.ours.read(rig.spark.read, target, full=False)}
+    frames |= {name: native_frame(rig.spark, rig.ours, target, socket) for name, socket in NATIVE.items()}
+    sums = {
+        name: tuple(frame.selectExpr("count(*)", "sum(cast(xxhash64(event) as decimal(20, 0)))").first() or ())
+        for name, frame in frames.items()
+    }
+    if len(set(sums.values())) != 1:
+        raise RuntimeError(f"the readers differ: {sums}")
+
+
+def tables(results: Sequence[Result]) -> str:
+    """Rates beside Kafka's, and CPU seconds a GB by process."""
+    kafka = {item["event_bytes"]: item["megabytes_per_second"] for item in results if item["side"] == "kafka"}
+    spent = [cpu_per_gigabyte(item) for item in results]
+    names = sorted({name for one in spent for name in one} - {"all"})
+    rows = [
+        (
+            item["side"],
+            item["event_bytes"],
+            item["megabytes_per_second"],
+            f"{item['megabytes_per_second'] / kafka[item['event_bytes']]:.2f}" if kafka else "",
+            " ".join(map(str, item["seconds"])),
+            max(item["other_cores"]),
+            one["all"],
+            *(one.get(name, "") for name in names),
+        )
+        for item, one in zip(results, spent, strict=True)
+    ]
+    head = ("reader", "bytes", "MB/s", "of Kafka", "seconds", "cores busy with something else", "CPU s/GB", *names)
+    return table("Batch reads (medians), CPU seconds a GB by process", head, rows)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_native_reader")
+    add = parser.add_argument
+    add("--sizes", type=lambda text: [int(item) for item in text.split(",")], default=[100, 1_000, 10_000])
+    add("--runs", type=int, default=3, help="measured runs of each; medians are reported")
+    add("--scale", type=float, default=1.0, help="share of the usual number of events")
+    add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
+    add("--out", type=Path, help="write the document into this file too")
+    return parser.parse_args(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
