@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -16,12 +17,13 @@ from pravega_spark.backfill.definition import (
     LoadJob,
     checked_job_id,
     chunk_bytes_default,
-    format_of,
     parse_options,
 )
 from pravega_spark.backfill.load import Chunks
 from pravega_spark.backfill.runner import JobRun, LoadSettings, Runner, SparkRunner, Summary
+from pravega_spark.backfill.source_format import found_format
 from pravega_spark.backfill.spark_errors import sentence_of
+from pravega_spark.backfill.staging import staged_rows_per_file_default
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption
 from pravega_spark.commands.output import counted, print_json, say
 from pravega_spark.commands.quantities import parse_bytes
@@ -74,7 +76,9 @@ class BackfillCommands:
         job_id: JobIdOption,
         source_format: Annotated[
             str,
-            typer.Option("--format", help=f"{', '.join(FILE_FORMATS)} or any other; default: by the ending of PATH."),
+            typer.Option(
+                "--format", help=f"{', '.join(FILE_FORMATS)} or any other; default: by the ending, or the files."
+            ),
         ] = "",
         option: Annotated[
             list[str] | None, typer.Option(metavar="NAME=VALUE", help="For Spark's reader (repeat).")
@@ -92,6 +96,15 @@ class BackfillCommands:
             str, typer.Option(metavar="SIZE", help="Bytes of files for one commit, at least one file (256MiB).")
         ] = "",
         chunk_files: Annotated[int | None, typer.Option(metavar="N", help="The same as a number of files.")] = None,
+        stage: Annotated[
+            bool,
+            typer.Option(
+                "--stage", help="Load what is no files in chunks: first write it to files beside --checkpoint."
+            ),
+        ] = False,
+        stage_rows: Annotated[
+            int, typer.Option(min=1, metavar="N", help="Rows of a file of --stage, at most.")
+        ] = staged_rows_per_file_default,
         checkpoint: Annotated[
             str, typer.Option(metavar="FOLDER", help="Folder in which jobs remember what is written.")
         ] = "",
@@ -106,8 +119,13 @@ class BackfillCommands:
             if not 1 <= segments <= segments_per_stream_max:
                 raise InvalidArgument(f"--segments {segments} must be at least 1 and at most {segments_per_stream_max}")
             options = parse_options(option or [])
-            job = LoadJob(source, source_format or format_of(source), target, options, schema, event, key)
-            settings = LoadSettings(segments, checkpoint, chunks_of(chunk_bytes, chunk_files))
+            job = LoadJob(source, source_format or found_format(source), target, options, schema, event, key, stage)
+            if stage and job.is_of_files:
+                raise InvalidArgument(
+                    f"--stage is for what is no files: {job.source_format} is loaded in chunks without"
+                )
+            chunks = replace(chunks_of(chunk_bytes, chunk_files), rows=stage_rows)
+            settings = LoadSettings(segments, checkpoint, chunks)
             _show(self._runner.load(JobRun(job_id, controller, master), job, settings), as_json)
 
     def export(

@@ -41,7 +41,8 @@ class LoadJob:
     """A job that loads a source into a stream.
 
     ``event`` and ``key`` are SQL expressions over the source's columns; an empty ``event`` is JSON of all columns.
-    ``schema`` is DDL or Spark's JSON; an empty one is read from the source at the first run and kept.
+    ``schema`` is DDL or Spark's JSON; an empty one is read from the source at the first run and kept. ``stage``: a
+    source that is no files is first written to files, which are then loaded in chunks.
     """
 
     source: str
@@ -51,6 +52,7 @@ class LoadJob:
     schema: str = ""
     event: str = ""
     key: str = ""
+    stage: bool = False
 
     @property
     def is_of_files(self) -> bool:
@@ -116,7 +118,7 @@ def job_json(job: LoadJob | ExportJob) -> dict[str, Any]:
 def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping[str, Any]) -> None:
     """Raises ``JobDiffers`` for the first property that is not as it was at the first run."""
     for name, value in job_json(job).items():
-        before = recorded.get(name, [] if value == [] else None)  # what an older version did not know, it did not do
+        before = recorded.get(name, value if value in ([], False) else None)  # what older versions did not know
         # The schema of a job without one was read from its source and recorded.
         if name == "schema" and not value:
             continue
@@ -128,5 +130,5 @@ def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping
 
 
 def _shown(value: object) -> str:
-    text = "none" if value in ("", None) or value == [] else str(value)
+    text = "none" if value in ("", None, False) or value == [] else str(value)
     return f"'{text}'" if len(text) <= 80 else f"'{text[:77]}…'"

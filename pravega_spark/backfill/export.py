@@ -14,8 +14,7 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.backfill.definition import ExportJob, compare_with_record, job_json
 from pravega_spark.backfill.export_plan import chunk_bytes_for, chunks_of_plan, divided
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import progress_of_stages
-from pravega_spark.backfill.progress import ChunkProgress, ProgressDisplay
+from pravega_spark.backfill.progress import ChunkProgress, ProgressDisplay, progress_of_stages
 from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient

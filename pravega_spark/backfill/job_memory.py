@@ -43,6 +43,17 @@ class Memory(Protocol):
     def create(self, name: str, content: dict[str, Any]) -> None: ...
 
 
+def recorded(memory: Memory, name: str, version: int) -> dict[str, Any] | None:
+    """Reads a record of a job's folder, None if it is not there; ``JobMisplaced`` for one of another version."""
+    found = memory.read(name)
+    if found is not None and found.get("version") != version:
+        raise JobMisplaced(
+            f"{memory.path}/{name} has version {found.get('version')}, this program reads {version}: "
+            "go on with the version of pravega-spark that wrote it"
+        )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The stream that a job loads into.
@@ -73,7 +84,7 @@ class JobMemory:
 
         ``JobMisplaced`` says what to do where none may be had.
         """
-        if self._recorded(CLAIMED) is not None:
+        if recorded(self._memory, CLAIMED, memory_version) is not None:
             return self._claimed_before(own)
         failpoint(AFTER_QUERY)
         first_segment = self._first_segment_created()
@@ -97,7 +108,7 @@ class JobMemory:
 
         To be called before the job is recorded: a record without a query id is one of 0.1.0.
         """
-        known = self._recorded(QUERY)
+        known = recorded(self._memory, QUERY, memory_version)
         if known is not None:
             return str(known["query_id"])
         query_id = str(uuid.uuid4())
@@ -105,16 +116,6 @@ class JobMemory:
             query_id = self._query_id_of_before() or query_id
         self._memory.create(QUERY, {"version": memory_version, "query_id": query_id})
         return query_id
-
-    def _recorded(self, name: str) -> dict[str, Any] | None:
-        """Read a record of this class; ``JobMisplaced`` for one of another version."""
-        found = self._memory.read(name)
-        if found is not None and found.get("version") != memory_version:
-            raise JobMisplaced(
-                f"{self._memory.path}/{name} has version {found.get('version')}, this program reads {memory_version}: "
-                "go on with the version of pravega-spark that wrote it"
-            )
-        return found
 
     def _query_id_of_before(self) -> str | None:
         if not self._is_of_files:

@@ -16,7 +16,8 @@ from pravega_common.model.transaction_sets import Sink
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
-from pravega_spark.backfill.progress import JobProgress, ProgressDisplay
+from pravega_spark.backfill.progress import JobProgress, ProgressDisplay, progress_of_stages
+from pravega_spark.backfill.staging import Staging, staged_rows_per_file_default
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.options.definitions import Use
@@ -39,10 +40,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The size of one transaction set: bytes, or files where their number is given."""
+    """The size of one transaction set: bytes, or files where their number is given.
+
+    ``rows``: of a file of staged rows, which is the least that a transaction set has.
+    """
 
     size_bytes: int
     files: int | None = None
+    rows: int = staged_rows_per_file_default
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,12 @@ def run_load(
     with StreamClient(options.controller) as client:
         table = BlockingTable(client.segments, claims_segment(options.scope))
         claims = JobClaims(table, lambda: time.time_ns() // 1_000_000)
-        memory = JobMemory(job_id, folder, claims, _target(client, options), is_of_files=job.is_of_files)
+        memory = JobMemory(job_id, folder, claims, _target(client, options), is_of_files=job.is_of_files or job.stage)
         query_id = memory.query_id()
         recorded = _recorded(spark, job_id, job, folder)
         claim = memory.claimed(query_id)
+        if recorded.stage:
+            return _load_staged(spark, claims, claim, recorded, folder, sink, chunks)
         if not recorded.is_of_files:
             return _load_at_once(spark, claims, claim, recorded, sink)
         return _load_files(spark, claims, claim, recorded, folder, sink, chunks)
@@ -310,7 +317,30 @@ def _plain_path(path: str) -> str:
     return f"{scheme}:/{rest.lstrip('/')}" if scheme == "file" else f"{scheme}:{rest}"
 
 
-# ---- other formats ---------------------------------------------------------------------------------------------------
+# ---- other formats, in chunks ----------------------------------------------------------------------------------------
+
+
+def _load_staged(
+    spark: SparkSession,
+    claims: JobClaims,
+    claim: JobClaim,
+    job: LoadJob,
+    folder: JobFolder,
+    sink: dict[str, str],
+    chunks: Chunks,
+) -> LoadResult:
+    """Loads the files of the staged rows, as a job of files does, and deletes them when all are written."""
+    staging = Staging(claim.job_id, folder)
+    if staging.is_loaded():
+        staging.finish()
+        return LoadResult(0, 0, claim.rows, claim.is_exact)
+    staged = staging.staged(spark, job, lambda: _events(_rows(spark, job), job), chunks.rows)
+    result = _load_files(spark, claims, claim, staged, folder, sink, chunks)
+    staging.finish()
+    return result
+
+
+# ---- other formats, at once ------------------------------------------------------------------------------------------
 
 
 def _load_at_once(
@@ -331,15 +361,3 @@ def _load_at_once(
         return LoadResult(0, 0, claim.rows)
     _note_rows(claims, claim, int(rows), 0, is_exact=True)
     return LoadResult(int(rows), 1)
-
-
-def progress_of_stages(spark: SparkSession) -> JobProgress:
-    """Returns the rows that the running stages have read, by Spark's last reports, and the share of finished tasks."""
-    context: Any = spark.sparkContext
-    active = context._jsc.sc().statusStore().activeStages()
-    stages = [active.apply(index) for index in range(active.size())]
-    tasks = sum(stage.numTasks() for stage in stages)
-    if not tasks:
-        return JobProgress()
-    rows = sum(stage.inputRecords() for stage in stages)
-    return JobProgress(rows, sum(stage.numCompleteTasks() for stage in stages) / tasks)

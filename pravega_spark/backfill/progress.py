@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 tick_s: Final = 0.5
 plain_line_every_s: Final = 10.0
@@ -22,11 +25,12 @@ class JobProgress:
     """The progress of a job.
 
     ``rows`` counts this run. ``fraction`` is the share of all work that this and former runs have done; None while it
-    is not known.
+    is not known. ``doing`` names the step of a job that has several.
     """
 
     rows: int | None = None
     fraction: float | None = None
+    doing: str = ""
 
 
 class Meter:
@@ -42,7 +46,7 @@ class Meter:
 
     def line(self, progress: JobProgress, now_s: float) -> str:
         elapsed_s = max(now_s - self._start_s, 1e-9)
-        parts = []
+        parts = [progress.doing] if progress.doing else []
         if progress.fraction is not None:
             parts.append(f"{100 * progress.fraction:5.1f} %")
         if progress.rows is not None:
@@ -153,6 +157,18 @@ class ProgressDisplay:
             self._progress.update(self._task, description=line, completed=fraction, total=total, refresh=True)
         else:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def progress_of_stages(spark: SparkSession) -> JobProgress:
+    """Returns the rows that the running stages have read, by Spark's last reports, and the share of finished tasks."""
+    context: Any = spark.sparkContext
+    active = context._jsc.sc().statusStore().activeStages()
+    stages = [active.apply(index) for index in range(active.size())]
+    tasks = sum(stage.numTasks() for stage in stages)
+    if not tasks:
+        return JobProgress()
+    rows = sum(stage.inputRecords() for stage in stages)
+    return JobProgress(rows, sum(stage.numCompleteTasks() for stage in stages) / tasks)
 
 
 def duration_text(seconds: float) -> str:

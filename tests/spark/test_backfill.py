@@ -31,8 +31,10 @@ from pravega_spark.backfill import export
 from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
 from pravega_spark.backfill.export import ExportResult, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
-from pravega_spark.backfill.load import Chunks, progress_of_stages, run_load
-from pravega_spark.backfill.progress import JobProgress
+from pravega_spark.backfill.job_memory import JobMisplaced
+from pravega_spark.backfill.load import Chunks, run_load
+from pravega_spark.backfill.progress import JobProgress, progress_of_stages
+from pravega_spark.backfill.staging import AFTER_STAGED, BEFORE_LOADED, BEFORE_STAGED, FOLDER, STAGED
 from pravega_spark.source.checkpoint import committed_position
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -274,6 +276,101 @@ def test_a_format_that_is_no_files_is_one_commit_under_the_job(
     assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1)).rows == 500
     run_load(spark, "j", job, folder, sink_of(place), Chunks(1))
     assert sorted(int(event) for event in place.events()) == list(range(500))
+
+
+def staged_job(place: Place, count: int) -> tuple[LoadJob, list[str]]:
+    """A load of a stream's rows, which are others when they are read again, and the arguments that begin it."""
+    place.fill(count, segments=2)
+    given = {"controller": place.controller, "scope": place.scope, "stream": "t"}
+    job = LoadJob("-", "pravega", f"{place.scope}/copy", given, event="event", key="segment_id", stage=True)
+    arguments = [
+        *("load", "-", job.target, "--controller", place.controller, "--job-id", "j", "--format", "pravega"),
+        *(text for name, value in given.items() for text in ("--option", f"{name}={value}")),
+        *("--event", job.event, "--key", job.key, "--checkpoint", str(place.folder / "jobs")),
+        *("--stage", "--stage-rows", "1000", "--chunk-files", "1"),
+    ]
+    return job, arguments
+
+
+@pytest.mark.slow
+def test_a_source_that_is_no_files_is_loaded_in_chunks_through_two_kills(place: Place) -> None:
+    """Killed before its rows are staged, then in the middle of the load; what comes in later is not in it."""
+    count = 10_000
+    _, arguments = staged_job(place, count)
+    folder, log = place.folder / "jobs" / "j", place.folder / "driver.log"
+    first = BackfillProcess(log, *arguments, failpoints=f"{BEFORE_STAGED}=stop:1")
+    try:
+        first.wait_for("end of the first staging", lambda: state_of(first.process.pid) == "T")
+    finally:
+        first.kill()
+    (abandoned,) = (folder / FOLDER).iterdir()
+    assert not (folder / STAGED).exists()
+    place.fill(500, first=count)
+
+    def finished() -> int:
+        return len([item for item in (folder / "checkpoint" / "commits").glob("*") if item.name.isdecimal()])
+
+    second = BackfillProcess(log, *arguments)
+    try:
+        second.wait_for("third chunk", lambda: finished() >= 3)
+    finally:
+        second.kill()
+    record = json.loads((folder / STAGED).read_text())
+    assert record["attempt"] != abandoned.name and not abandoned.exists()
+    done, chunks = finished(), len(record["files"])
+    assert 3 <= done < chunks and chunks >= (count + 500) // 1_000, "the job was through before it was killed"
+    place.fill(500, first=count + 500)
+    third = BackfillProcess(log, *arguments).finish()
+    assert 1 <= third["commits"] <= chunks - done
+    assert Counter(int(event) for event in place.events("copy")) == Counter(range(count + 500))
+    assert not (folder / FOLDER).exists()
+    again = BackfillProcess(log, *arguments).finish()
+    assert (again["rows"], again["commits"]) == (0, 0)
+
+
+@pytest.mark.parametrize("step", [BEFORE_STAGED, AFTER_STAGED, BEFORE_LOADED])
+def test_a_staged_load_that_fails_at_any_step_is_written_once(
+    spark: SparkSession, place: Place, step: str, disarmed: None
+) -> None:
+    job, _ = staged_job(place, 3_000)
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    chunks = Chunks(1, rows=1_000)
+    arm(step, raise_on_hit(step))
+    with pytest.raises(FailpointError):
+        run_load(spark, "j", job, folder, sink_of(place, "copy"), chunks)
+    result = run_load(spark, "j", job, folder, sink_of(place, "copy"), chunks)
+    assert result.rows + result.rows_before == 3_000
+    assert sorted(int(event) for event in place.events("copy")) == list(range(3_000))
+    assert run_load(spark, "j", job, folder, sink_of(place, "copy"), chunks).rows == 0
+    with pytest.raises(JobDiffers, match="begun with stage 'True', and is now given 'none'"):
+        run_load(spark, "j", replace(job, stage=False), folder, sink_of(place, "copy"), chunks)
+
+
+def test_a_staged_load_whose_files_or_record_are_gone_is_refused(
+    spark: SparkSession, place: Place, disarmed: None
+) -> None:
+    """Another staging would have other files, which the checkpoint does not know: rows would be there twice."""
+    job, _ = staged_job(place, 3_000)
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    arm(BEFORE_LOADED, raise_on_hit(BEFORE_LOADED))
+    with pytest.raises(FailpointError):
+        run_load(spark, "j", job, folder, sink_of(place, "copy"), Chunks(1, rows=1_000))
+    record = place.folder / "jobs" / "j" / STAGED
+    kept = record.read_text()
+    known = json.loads(kept)
+    assert [*known] == ["version", "attempt", "schema", "files"] and known["version"] == 1
+    record.with_name(f".{record.name}.crc").unlink()  # Hadoop's, of the bytes that it wrote
+    record.write_text(json.dumps({**known, "version": 2}))
+    with pytest.raises(JobMisplaced, match=r"staged\.json has version 2, this program reads 1"):
+        run_load(spark, "j", job, folder, sink_of(place, "copy"), Chunks(1))
+    record.unlink()
+    with pytest.raises(JobMisplaced, match=r"staged\.json is not there any more, so nobody knows"):
+        run_load(spark, "j", job, folder, sink_of(place, "copy"), Chunks(1))
+    record.write_text(kept)
+    next((place.folder / "jobs" / "j" / FOLDER).rglob("*.parquet")).unlink()
+    with pytest.raises(JobMisplaced, match=r"1 staged files of .* are not there any more"):
+        run_load(spark, "j", job, folder, sink_of(place, "copy"), Chunks(1))
+    assert len(place.events("copy")) == 3_000
 
 
 # ---- a stream into files ---------------------------------------------------------------------------------------------

@@ -72,6 +72,9 @@ def test_arguments_of_load(runner: RecordingRunner) -> None:
     assert [settings.chunks.files for settings in runner.settings] == [None, 3, None]
     assert runner.settings[2] == LoadSettings(1, "", Chunks(1024))
     assert runner.runs[0] == JobRun("j", "tcp://c:1", "local[2]")
+    run(runner, "load", "-", "s/t", "--job-id", "j", "--format", "jdbc", "--stage", "--stage-rows", "7")
+    assert [job.stage for job in runner.loads] == [False, False, False, True]
+    assert [settings.chunks.rows for settings in runner.settings] == [100_000, 100_000, 100_000, 7]
 
 
 def test_arguments_of_export(runner: RecordingRunner) -> None:
@@ -123,6 +126,7 @@ def test_a_failure_is_one_sentence(
     ("arguments", "complaint"),
     [
         (["load", "data/", "s/t", "--job-id", "j"], "'data/' does not say of what format it is; give --format parquet"),
+        (["load", "a.csv", "s/t", "--job-id", "j", "--stage"], "csv is loaded in chunks without"),
         (["load", "a.csv", "t", "--job-id", "j"], "'t' is not of the form scope/stream"),
         (["load", "a.csv", "s/t", "--job-id", "../j"], "--job-id '../j' must be 1 to 100 letters"),
         (["load", "a.csv", "s/t", "--job-id", "x" * 101], "must be 1 to 100 letters"),

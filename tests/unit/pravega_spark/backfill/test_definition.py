@@ -58,6 +58,14 @@ def test_a_job_is_what_it_was() -> None:
     compare_with_record("j", export, {**json.loads(json.dumps(job_json(export))), "range": {}})
 
 
+def test_a_job_that_an_older_version_recorded_is_not_staged() -> None:
+    recorded = job_json(LoadJob("-", "jdbc", "s/t"))
+    del recorded["stage"]
+    compare_with_record("j", LoadJob("-", "jdbc", "s/t"), recorded)
+    with pytest.raises(JobDiffers, match="begun with stage 'none', and is now given 'True'"):
+        compare_with_record("j", LoadJob("-", "jdbc", "s/t", stage=True), recorded)
+
+
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
@@ -65,6 +73,7 @@ def test_a_job_is_what_it_was() -> None:
         (LoadJob("data", "csv", "s/u"), "begun with target 's/t', and is now given 's/u'"),
         (LoadJob("data", "csv", "s/t", key="id"), "begun with key 'none', and is now given 'id'"),
         (LoadJob("data", "csv", "s/t", {"header": "true"}), "begun with options '{}', and is now given"),
+        (LoadJob("data", "csv", "s/t", stage=True), "begun with stage 'none', and is now given 'True'"),
     ],
 )
 def test_another_job_under_the_same_id_is_refused(changed: LoadJob, complaint: str) -> None:
