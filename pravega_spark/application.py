@@ -45,9 +45,8 @@ def make_application(arguments: Sequence[str] = ()) -> typer.Typer:
     made.callback()(_options)
     named = next((argument for argument in arguments if not argument.startswith("-")), "")
     modules = [MODULES[named]] if named in MODULES else list(dict.fromkeys(MODULES.values()))
-    if list(arguments) != ["--version"]:
-        for module in modules:
-            import_module(module).add_to(made)
+    for module in modules:
+        import_module(module).add_to(made)
     return made
 
 

@@ -6,8 +6,9 @@ for the controller's client. ``__init__.pyi`` declares them for type checkers.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Final
+
+from pravega_common.public_names import public_name
 
 _MODULES: Final = {
     "AsyncStreamClient": "pravega_streams.async_client",
@@ -59,12 +60,7 @@ __all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module 'pravega_streams' has no attribute {name!r}; it has {', '.join(_MODULES)}")
-    value = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
+    return public_name(globals(), _MODULES, name)
 
 
 def __dir__() -> list[str]:

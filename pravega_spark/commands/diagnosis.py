@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -15,17 +15,18 @@ from pravega_common.names import segment_name
 from pravega_spark.commands.connection import cluster_address
 from pravega_spark.commands.controller_checks import ControllerChecks
 from pravega_spark.commands.findings import Finding, RunningCheck, Tell, check, is_well
+from pravega_spark.commands.scratch import STREAM, make_scratch, remove_leftovers, remove_scratch, scratch_scope
 from pravega_spark.commands.security_diagnosis import start_security
 from pravega_spark.commands.store_checks import StoreChecks
 from pravega_spark.commands.transaction import remedy
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.event.event_writer import EventWriter
 
-scratch_events: Final = 20
 round_trip_time_max_s: Final = 8.0
 """How long making, writing and reading a stream may take, and its deletion."""
+cut_off_time_max_s: Final = 4.0
+"""How long the deletion of a round trip may take that did not end, or that somebody interrupted."""
 PASSING_CODES: Final = frozenset(("loop-late", "machine"))
 """Problems that are shown and are no failure: the cluster does its work, and more slowly at worst."""
 _SEE_CONTROLLER: Final = "look into the controller's log"
@@ -47,8 +48,14 @@ def services(controller: str) -> list[Finding]:
         address = each.answering()
     commits = RunningCheck(lambda _: blocked_commits(address), Finding("commits", False, "", _SEE_CONTROLLER))
     stores, trip = StoreChecks(address), _RoundTrip(address, each.described)
-    strangers = start_security(address)
-    each_store, through = stores.findings(), [commits.finding(), *trip.findings()]
+    try:
+        strangers = start_security(address)
+        each_store, through = stores.findings(), [commits.finding(), *trip.findings()]
+    except BaseException:
+        trip.cut_off()
+        raise
+    if is_well(through):
+        through += _of_earlier_runs(address)
     if not is_well([*each_store, *through]) and not any(one.stops_work for one in each.problems()):
         # What stands still is named some seconds later.
         each.look_again()
@@ -104,36 +111,71 @@ class _RoundTrip:
 
     def __init__(self, address: ControllerAddress, described: DescribedCluster | None) -> None:
         self._address = address
-        self._scope = f"doctor-{uuid.uuid4().hex[:12]}"
-        self._place = "" if described is None else _place_of(segment_name(self._scope, "probe", 0), described)
-        late = Finding("round trip", False, f"scope {self._scope} is left behind; ", _SEE_STORES)
+        self._scope = scratch_scope()
+        self._place = "" if described is None else _place_of(segment_name(self._scope, STREAM, 0), described)
+        self._ended, self._is_cut_off = threading.Event(), threading.Event()
+        late = Finding("round trip", False, "", _SEE_STORES)
         self._trip = RunningCheck(self._look, late, round_trip_time_max_s)
 
     def findings(self) -> list[Finding]:
         found = self._trip.finding()
         if self._trip.is_late:
-            return [found]
-        by_hand = f"delete scope {self._scope} by hand"
-        removal = RunningCheck.of("clean-up", by_hand, self._remove, round_trip_time_max_s)
-        removed = removal.finding()
+            left = "" if self.cut_off() else f"scope {self._scope} is left behind for a later run to remove; "
+            return [replace(found, detail=f"{left}{found.detail}")]
+        removed = self._removal(round_trip_time_max_s)
         return [found] if removed.is_ok else [found, removed]
 
+    def cut_off(self) -> bool:
+        """Ends the trip before its next step; whether its scope could be removed."""
+        self._is_cut_off.set()
+        return self._removal(cut_off_time_max_s).is_ok is True
+
+    def _removal(self, time_max_s: float) -> Finding:
+        by_hand = f"delete scope {self._scope} by hand"
+        return RunningCheck.of("clean-up", by_hand, self._remove, time_max_s).finding()
+
     def _look(self, tell: Tell) -> Finding:
-        return check("round trip", _SEE_STORES, lambda: self._write_and_read(tell))
+        try:
+            return check("round trip", _SEE_STORES, lambda: self._write_and_read(self._until_cut_off(tell)))
+        finally:
+            self._ended.set()
+
+    def _until_cut_off(self, tell: Tell) -> Tell:
+        def tell_and_go_on(step: str) -> None:
+            if self._is_cut_off.is_set():
+                raise ValueError(f"cut off before {step}")
+            tell(step)
+
+        return tell_and_go_on
 
     def _write_and_read(self, tell: Tell) -> str:
         start_s = time.perf_counter()
         with StreamClient(self._address) as client:
             written = make_scratch(client, self._scope, tell, self._place)
             tell(f"reading {len(written)} events{self._place}")
-            read = [event.data for event in read_events(client, self._scope, "probe")]
+            read = [event.data for event in read_events(client, self._scope, STREAM)]
         if read != written:
             raise ValueError(f"{len(written)} events were written, and {len(read)} others were read")
         return f"{len(read)} events in {(time.perf_counter() - start_s) * 1000:.0f} ms, stream made and read"
 
     def _remove(self) -> str:
+        self._ended.wait()  # what it still makes would come after the deletion; the check bounds this
         with StreamClient(self._address) as client:
             return remove_scratch(client, self._scope)
+
+
+def _of_earlier_runs(address: ControllerAddress) -> list[Finding]:
+    """Removes the scopes of runs that were cut off; a finding if there were some, or if it could not be done."""
+    removed: list[str] = []
+
+    def remove() -> str:
+        with StreamClient(address) as client:
+            removed.extend(remove_leftovers(client, time.time()))
+        return f"removed what earlier runs left behind: {', '.join(removed)}"
+
+    found = RunningCheck.of("clean-up", "delete scopes doctor-… by hand", remove, round_trip_time_max_s).finding()
+    # What is left is no failure of the cluster.
+    return [] if found.is_ok and not removed else [found if found.is_ok else replace(found, is_ok=None)]
 
 
 def _place_of(segment: str, described: DescribedCluster) -> str:
@@ -142,25 +184,3 @@ def _place_of(segment: str, described: DescribedCluster) -> str:
     owners = [store for store in described.stores if container in store.containers]
     where = f"of store {owners[0].store_id} at {owners[0].address}" if owners else "without a store"
     return f" in container {container} {where}"
-
-
-def make_scratch(client: StreamClient, scope: str, tell: Tell = lambda _: None, place: str = "") -> list[bytes]:
-    """Makes a stream ``probe`` with a few events; returns them."""
-    events = [f"event {number}".encode() for number in range(scratch_events)]
-    tell("making a scope, which writes to the controllers' tables in the stores")
-    client.controller.create_scope(scope)
-    tell(f"making a stream with a segment{place}")
-    client.controller.create_stream(scope, "probe")
-    tell(f"writing {len(events)} events{place}")
-    with EventWriter(client, scope, "probe") as writer:
-        for event in events:
-            writer.write(event, "key")
-    return events
-
-
-def remove_scratch(client: StreamClient, scope: str) -> str:
-    if client.controller.stream_exists(scope, "probe"):
-        client.controller.seal_stream(scope, "probe")
-        client.controller.delete_stream(scope, "probe")
-    client.controller.delete_scope(scope)
-    return "done"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -25,6 +26,8 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check versions, services and, with --spark, executors. Exit status 1 if something is not well."""
+    # A run that is ended this way removes what it made, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     findings: list[Finding] = []
     for finding in _all(spark, master, controller):
         findings.append(finding)

@@ -1,24 +1,32 @@
-"""Prints the results of commands: tables for people, one JSON document for programs."""
+"""Prints the results of commands: tables for people, one JSON document for programs.
+
+Rich draws on a terminal. Into a pipe or a file a table goes as plain columns, of any width, and Rich is not imported.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from pravega_common.errors import InvalidArgument
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 plain_width_chars: Final = 160
-"""Width of tables that do not go to a terminal."""
+"""Width of what Rich prints where it does not go to a terminal."""
+_GAP: Final = "  "
+"""Between two columns of a table that does not go to a terminal."""
 
 
 def console() -> Console:
     """Returns the console of standard output; wide enough for whole rows where it is no terminal."""
+    from rich.console import Console
+
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=plain_width_chars)
 
@@ -52,23 +60,48 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints rows under their columns; numbers are set to the right, with separators."""
+    is_number = [
+        bool(rows) and all(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))
+    ]
+    texts = [[cell(value) for value in row] for row in rows]
+    if not sys.stdout.isatty():
+        _print_columns(title, [list(columns), *texts], is_number)
+        return
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", title_style="bold")
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
+    for column, right in zip(columns, is_number, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in texts:
+        table.add_row(*row)
     console().print(table)
 
 
 def print_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
     """Prints names and values, one a line."""
+    texts = [[name, cell(value)] for name, value in facts]
+    if not sys.stdout.isatty():
+        _print_columns(title, texts, [False, False])
+        return
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, cell(value))
+    for row in texts:
+        table.add_row(*row)
     console().print(table)
+
+
+def _print_columns(title: str, rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(title)
+    for row in rows:
+        cells = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, is_number, strict=True)
+        ]
+        print(_GAP.join(cells).rstrip())
 
 
 def cell(value: object) -> str:

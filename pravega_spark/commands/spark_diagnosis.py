@@ -7,13 +7,12 @@ import platform
 import re
 import sys
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pravega_spark.commands.connection import cluster_address
-from pravega_spark.commands.diagnosis import make_scratch, remove_scratch
 from pravega_spark.commands.findings import Finding, check
+from pravega_spark.commands.scratch import make_scratch, remove_scratch, scratch_scope
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
 
@@ -74,7 +73,7 @@ def _start(master: str, started: list[Any]) -> str:
 
 
 def _run_tasks(spark: SparkSession, controller: str) -> list[Finding]:
-    scope = f"doctor-{uuid.uuid4().hex[:12]}"
+    scope = scratch_scope()
     remedy = (
         "install pravega-spark in the Python of the executors, or ship it with --archives; which Python that is say "
         "PYSPARK_PYTHON and spark.pyspark.python, else it is python3 of the path. The Python of this command: "

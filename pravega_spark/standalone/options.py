@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import os
 import socket
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ CPO_SERVER: Final = "redis-cpo"
 redis_memory_share_default: Final = 0.5
 """Part of the machine's memory that Redis may take."""
 redis_memory_mib_min: Final = 64
+"""Memory of the Redis of the control plane beside three plog servers."""
 hung_after_s_default: Final = 30.0
 """How long a process may leave all questions unanswered. Above the 15 s after which a loop counts as stuck, and the
 10 s of a lease: with several stores, others have its containers by then."""
@@ -30,6 +32,16 @@ hung_after_s_min: Final = 15.0
 redis_bytes_per_store: Final = 1024 * 1024 * 1024
 redis_bytes_per_container: Final = 96 * 1024 * 1024
 """More than a store with default settings asks for: what it may hold while Tier 2 is away, and one plog a container."""
+STORE_SETTINGS: Final = {
+    "STORE__UNFLUSHED_BYTES_MAX": 256 * 1024 * 1024,
+    "TIER1__CHECKPOINT_BYTES": 64 * 1024 * 1024,
+    "TIER1__PLOG_BYTES": 64 * 1024 * 1024,
+}
+"""The settings of a store that say how much of Tier 1 it may need, and their defaults; the environment changes them."""
+unflushed_ratio: Final = 1.5
+redis_overhead_ratio: Final = 1.3
+redis_reserve_bytes: Final = 64 * 1024 * 1024
+"""As of the store's own check, which looks once Redis runs."""
 S3_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -115,6 +127,13 @@ class StandaloneOptions:
         return max(int(machine * redis_memory_share_default) // self.redis_servers, least)
 
     @property
+    def redis_memory_mib_needed(self) -> int:
+        """Returns what a store, which may have all containers, asks of each plog server before it starts."""
+        unflushed, checkpoint, plog = (_store_setting(name) for name in STORE_SETTINGS)
+        logged = int(unflushed * unflushed_ratio) + checkpoint + self.containers * plog
+        return math.ceil((logged * redis_overhead_ratio + redis_reserve_bytes) / (1024 * 1024))
+
+    @property
     def s3_keys(self) -> tuple[str, str]:
         """Returns access and secret key of ``--tier2 s3``; empty if not set."""
         access, secret = (os.environ.get(name, "") for name in S3_KEY_VARIABLES)
@@ -162,12 +181,15 @@ class StandaloneOptions:
             )
         if self.tier1 is Tier1.FILE and self.redis_servers != 1:
             raise ConfigurationError("--redis-servers goes with --tier1 redis: --tier1 file has no Redis")
-        if self.redis_memory_mib and self.redis_memory_mib < redis_memory_mib_min:
-            raise ConfigurationError(f"--redis-memory-mib {self.redis_memory_mib} is below {redis_memory_mib_min}")
         if self.tier1 is Tier1.FILE and self.segment_stores != 1:
             raise ConfigurationError("--tier1 file goes with --segment-stores 1: its log belongs to one process")
         if self.tier1 is Tier1.FILE and self.redis_memory_mib:
             raise ConfigurationError("--redis-memory-mib goes with --tier1 redis: --tier1 file has no Redis")
+        if self.redis_memory_mib and self.redis_memory_mib < self.redis_memory_mib_needed:
+            raise ConfigurationError(
+                f"--redis-memory-mib {self.redis_memory_mib} is below {self.redis_memory_mib_needed}, which a store of"
+                f" {self.containers} containers may need while Tier 2 is away: give more, or fewer --containers"
+            )
         if self.cache_mib < 0 or (self.cache_mib and self.cache_folder is None):
             raise ConfigurationError(f"--cache-mib {self.cache_mib} must be above 0, and needs --cache-folder")
         if self.tier2 is Tier2.S3 and not self.tier2_url:
@@ -223,3 +245,9 @@ def _check_free(host: str, option: str, port: int) -> None:
                 f"port {port} on {host} cannot be used ({error.strerror}): stop what listens there, or choose another"
                 f" with {option}"
             ) from error
+
+
+def _store_setting(name: str) -> int:
+    """The value that the stores will have; one that is no number they refuse themselves."""
+    text = os.environ.get(f"PRAVEGA_SEGMENT_STORE_{name}", "")
+    return int(text) if text.isdecimal() else STORE_SETTINGS[name]

@@ -17,7 +17,7 @@ from pravega_common.runtime.local_socket import connect_locally
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode_parts
 from pravega_common.wire.errors import WireDecodeError
-from pravega_common.wire.framing import Frame, FrameParser
+from pravega_common.wire.framing import Frame, FrameParser, small_buffer
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.requests import MakeCommand, connect_time_max_s
@@ -46,7 +46,7 @@ class WireSocket:
 
     def __init__(self, endpoint: Endpoint, *, reply_time_s: float = reply_time_max_s) -> None:
         self.endpoint = endpoint
-        self._parser = FrameParser()
+        self._parser = FrameParser(new_buffer=small_buffer)
         self._frames: deque[Frame] = deque()
         self._request_ids = itertools.count(1)
         self._peer_version: int | None = None

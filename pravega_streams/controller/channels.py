@@ -1,11 +1,13 @@
-"""Makes gRPC channels to controllers."""
+"""Makes gRPC channels to controllers, and their calls."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Final
+from typing import Any, Final
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from pravega_common.runtime.client_tls import certified_name
 from pravega_streams.connection.endpoints import Endpoint
@@ -33,3 +35,13 @@ def make_channel(endpoint: Endpoint) -> grpc.Channel:
             options.append(("grpc.ssl_target_name_override", name))
     credentials = grpc.ssl_channel_credentials(endpoint.tls.root_certificates())
     return grpc.secure_channel(str(endpoint), credentials, options=options)
+
+
+def unary_call(channel: grpc.Channel, service: ServiceDescriptor, method: str) -> Any:
+    """Returns what calls a method with a request. The generated stubs make all methods of a service for each call."""
+    found = service.methods_by_name[method]
+    return channel.unary_unary(
+        f"/{service.full_name}/{method}",
+        request_serializer=GetMessageClass(found.input_type).SerializeToString,
+        response_deserializer=GetMessageClass(found.output_type).FromString,
+    )

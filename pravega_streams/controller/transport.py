@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
 
 from pravega_common.errors import (
     AccessDenied,
@@ -20,14 +21,10 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.proto import cluster_health_pb2, commit_operations_pb2, scope_quotas_pb2, transaction_sets_pb2
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.proto.cluster_health_pb2_grpc import ClusterHealthStub
-from pravega_common.proto.commit_operations_pb2_grpc import CommitOperationsStub
-from pravega_common.proto.controller_pb2_grpc import ControllerServiceStub
-from pravega_common.proto.scope_quotas_pb2_grpc import ScopeQuotasStub
-from pravega_common.proto.transaction_sets_pb2_grpc import TransactionSetsStub
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.controller.channels import make_channel
+from pravega_streams.controller.channels import make_channel, unary_call
 from pravega_streams.controller.endpoint_choice import EndpointChoice
 from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
@@ -65,6 +62,12 @@ _ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
     grpc.StatusCode.UNIMPLEMENTED: UnsupportedOperation,
     grpc.StatusCode.UNAVAILABLE: Unavailable,
 }
+
+_CONTROLLER: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
+_TRANSACTION_SETS: Final = transaction_sets_pb2.DESCRIPTOR.services_by_name["TransactionSets"]
+_COMMIT_OPERATIONS: Final = commit_operations_pb2.DESCRIPTOR.services_by_name["CommitOperations"]
+_CLUSTER_HEALTH: Final = cluster_health_pb2.DESCRIPTOR.services_by_name["ClusterHealth"]
+_SCOPE_QUOTAS: Final = scope_quotas_pb2.DESCRIPTOR.services_by_name["ScopeQuotas"]
 
 _SILENT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
@@ -118,33 +121,33 @@ class ControllerTransport:
         self._channels: dict[int, grpc.Channel] = {}
 
     def controller(self, method: str, request: Any) -> Any:
-        return self._call(lambda channel: getattr(ControllerServiceStub(channel), method), method, request)
+        return self._call(_CONTROLLER, method, request)
 
     def transaction_sets(self, method: str, request: Any) -> Any:
-        return self._call(lambda channel: getattr(TransactionSetsStub(channel), method), method, request)
+        return self._call(_TRANSACTION_SETS, method, request)
 
     def commit_operations(self, method: str, request: Any) -> Any:
-        return self._call(lambda channel: getattr(CommitOperationsStub(channel), method), method, request)
+        return self._call(_COMMIT_OPERATIONS, method, request)
 
     def cluster_health(self, method: str, request: Any) -> Any:
-        return self._call(lambda channel: getattr(ClusterHealthStub(channel), method), method, request)
+        return self._call(_CLUSTER_HEALTH, method, request)
 
     def scope_quotas(self, method: str, request: Any) -> Any:
-        return self._call(lambda channel: getattr(ScopeQuotasStub(channel), method), method, request)
+        return self._call(_SCOPE_QUOTAS, method, request)
 
     def close(self) -> None:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
 
-    def _call(self, bind: Callable[[grpc.Channel], Any], method: str, request: Any) -> Any:
+    def _call(self, service: ServiceDescriptor, method: str, request: Any) -> Any:
         delay_s, refusals = retry_delay_min_s, TlsRefusals(self.endpoints)
         began_s = self._now_s()
         reached = False
         for attempt in range(1, self._attempts + 1):
             index = self._choice.next()
             try:
-                answer = self._ask(index, bind, request)
+                answer = self._ask(index, service, method, request)
             except grpc.RpcError as error:
                 failure: grpc.RpcError = error
             else:
@@ -165,9 +168,10 @@ class ControllerTransport:
             delay_s = min(delay_s * 2, retry_delay_max_s)
         raise self._error_of(failure, method, index, reached) from failure
 
-    def _ask(self, index: int, bind: Callable[[grpc.Channel], Any], request: Any) -> Any:
+    def _ask(self, index: int, service: ServiceDescriptor, method: str, request: Any) -> Any:
         channel = self._channel(index)
-        call = bind(channel).future(request, timeout=self._call_time_s, metadata=self._headers())
+        callee = unary_call(channel, service, method)
+        call = callee.future(request, timeout=self._call_time_s, metadata=self._headers())
         silence_s = self._silence_s
         if silence_s > quiet_time_max_s + early_probe_time_max_s:
             try:
@@ -195,9 +199,8 @@ class ControllerTransport:
     def _answers(self, channel: grpc.Channel, time_max_s: float) -> bool:
         """Whether the controller answers anything, be it with an error."""
         try:
-            ControllerServiceStub(channel).getDelegationToken(
-                pb.StreamInfo(), timeout=time_max_s, metadata=self._headers()
-            )
+            ask = unary_call(channel, _CONTROLLER, "getDelegationToken")
+            ask(pb.StreamInfo(), timeout=time_max_s, metadata=self._headers())
         except grpc.RpcError as error:
             return error.code() not in _SILENT
         return True

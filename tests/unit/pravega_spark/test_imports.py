@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from concurrent import futures
+from typing import Final
 
+import grpc
 import pytest
 from typer.testing import CliRunner
 
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.version import __version__
 from pravega_spark.application import MODULES, make_application
 
@@ -67,11 +73,74 @@ def test_wire_level_needs_no_spark() -> None:
     assert "pyspark" not in loaded_by("import pravega_streams.event.block_writer, pravega_streams.batch.range_reader")
 
 
-@pytest.mark.parametrize("arguments", [["stream", "list"], ["stream", "create", "s/t"], ["--version"], ["cluster"]])
+@pytest.mark.parametrize("arguments", [["stream", "list"], ["stream", "create", "s/t"], ["cluster"]])
 def test_a_command_that_asks_one_thing_imports_little(arguments: list[str]) -> None:
     """Arrow, NumPy and Spark take longer to import than the question to the controller takes."""
     loaded = loaded_by(f"from pravega_spark.application import make_application; make_application({arguments})")
     assert not loaded & {"numpy", "pandas", "pyarrow", "pyspark", "pydantic", "redis", "aiohttp"}
+
+
+ASKS = """
+import runpy, sys
+sys.argv[1:] = {arguments}
+try:
+    runpy.run_module("pravega_spark", run_name="__main__")
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print("loaded:", *sys.modules)
+"""
+"""Runs a whole command, unlike ``loaded_by``, which only makes it."""
+HEAVY: Final = {"rich", "numpy", "pyarrow", "pandas", "pyspark", "redis", "aiohttp", "structlog", "cryptography"}
+"""What takes at least 20 ms of CPU to import, and no question to a cluster needs."""
+GENERATED_STUBS: Final = {f"pravega_common.proto.{name}_pb2_grpc" for name in ("controller", "transaction_sets")}
+
+
+class OneStream(ControllerServiceServicer):
+    """Has one stream, s/t."""
+
+    def listScopes(self, request: pb.ScopesRequest, context: grpc.ServicerContext) -> pb.ScopesResponse:
+        token = request.continuationToken.token
+        return pb.ScopesResponse(scopes=[] if token else ["s"], continuationToken=pb.ContinuationToken(token="end"))
+
+    def listStreamsInScope(
+        self, request: pb.StreamsInScopeRequest, context: grpc.ServicerContext
+    ) -> pb.StreamsInScopeResponse:
+        streams = [] if request.continuationToken.token else [pb.StreamInfo(scope="s", stream="t")]
+        return pb.StreamsInScopeResponse(streams=streams, continuationToken=pb.ContinuationToken(token="end"))
+
+
+def modules_of_a_run(arguments: list[str], **environment: str) -> set[str]:
+    """All modules that a command's process has at its end; its output goes to a pipe."""
+    code = ASKS.replace("{arguments}", repr(arguments))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+def test_the_version_takes_no_library() -> None:
+    loaded = modules_of_a_run(["--version"])
+    assert not loaded & {*HEAVY, *GENERATED_STUBS, "typer", "pydantic", "grpc", "google.protobuf", "json", "asyncio"}
+
+
+def test_a_question_to_the_controller_takes_grpc_and_typer_alone() -> None:
+    """A controller answers: what a command imports only once it calls, and prints, is seen too."""
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    add_ControllerServiceServicer_to_server(OneStream(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        loaded = modules_of_a_run(["stream", "list"], PRAVEGA_CONTROLLER=f"tcp://127.0.0.1:{port}")
+    finally:
+        server.stop(None).wait()
+    assert "grpc" in loaded
+    assert not loaded & {*HEAVY, *GENERATED_STUBS, "pravega_common.wire.commands", "pravega_spark.read_cut"}
 
 
 def test_the_command_line_needs_no_services() -> None:

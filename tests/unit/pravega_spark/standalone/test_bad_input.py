@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from pravega_spark.standalone import binaries
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
 from pravega_spark.standalone.standalone import run_standalone
+from segment_service.config import SegmentStoreConfig
+from segment_service.tier1_memory import tier1_bytes_needed
 
 LAYOUT = {"containers": 4, "tier2": "dir"}
 
@@ -71,7 +74,8 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
         ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
         ({"redis_servers": 3, "tier1": Tier1.FILE}, "--redis-servers goes with --tier1 redis"),
-        ({"redis_memory_mib": 63}, "--redis-memory-mib 63 is below 64"),
+        ({"redis_memory_mib": 512}, "--redis-memory-mib 512 is below 980, .* 4 containers .* fewer --containers"),
+        ({"redis_memory_mib": 512, "tier1": Tier1.FILE}, "--redis-memory-mib goes with --tier1 redis"),
         ({"tier2": Tier2.S3}, "--tier2 s3 needs --tier2-url"),
         ({"tier2_url": "http://s3:9000/b"}, "--tier2-url goes with --tier2 s3"),
     ],
@@ -79,6 +83,20 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
 def test_values_out_of_range(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         options(**changes).validate()
+
+
+@pytest.mark.parametrize("containers", [1, 4, 1_024])
+@pytest.mark.parametrize("changed", [{}, {"STORE__UNFLUSHED_BYTES_MAX": 16 << 20, "TIER1__PLOG_BYTES": 4 << 20}])
+def test_a_redis_that_the_store_would_refuse_is_refused_at_once(
+    containers: int, changed: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in changed.items():
+        monkeypatch.setenv(f"PRAVEGA_SEGMENT_STORE_{name}", str(value))
+    needed_bytes = tier1_bytes_needed(SegmentStoreConfig.from_values({"store": {"containers": containers}}))
+    enough = math.ceil(needed_bytes / (1 << 20))
+    options(containers=containers, redis_memory_mib=enough).validate()
+    with pytest.raises(ConfigurationError, match=f"--redis-memory-mib {enough - 1} is below {enough}, "):
+        options(containers=containers, redis_memory_mib=enough - 1).validate()
 
 
 def test_an_s3_server_needs_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
