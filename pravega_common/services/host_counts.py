@@ -22,7 +22,7 @@ class HostCounts:
 
     def enter(self, host: str) -> str:
         """Count one more of a host; the reason why it is refused, or an empty text."""
-        reason = self._refusal(host)
+        reason = self.refusal(host)
         if reason:
             self.refused_total += 1
             return reason
@@ -37,7 +37,8 @@ class HostCounts:
         if not self._by_host[host]:
             del self._by_host[host]
 
-    def _refusal(self, host: str) -> str:
+    def refusal(self, host: str) -> str:
+        """The reason why one more of a host would be refused, or an empty text; counts nothing."""
         if self.total >= self.total_max:
             return f"{self.total_max} {self._noun} {self._state}, the limit of all: try again later"
         if self._by_host[host] >= self.per_host_max:

@@ -101,6 +101,7 @@ class _Writer:
     __slots__ = (
         "attribute_id",
         "began_s",
+        "counts_for_quota",
         "failure",
         "in_flight",
         "last_acked",
@@ -126,6 +127,7 @@ class _Writer:
         self.timed: asyncio.Future[int] | None = None
         """The append whose time is taken, since ``began_s``."""
         self.began_s = 0.0
+        self.counts_for_quota = True
 
     def fail(self, error: PravegaError) -> PravegaError:
         """Note why all appends fail from now on, unless that is known; returns the reason.
@@ -157,10 +159,10 @@ class AppendProcessor:
         """Writers that are set up, or were refused by their segment."""
         return len(self._writers)
 
-    def segment_of(self, writer_id: bytes) -> str:
-        """The segment that a writer is set up for; empty for one that is not known."""
+    def limited_segment_of(self, writer_id: bytes) -> str:
+        """The segment that a writer is set up for, if its bytes count for a quota; empty for one that is not known."""
         writer = self._writers.get(writer_id)
-        return "" if writer is None else writer.segment
+        return "" if writer is None or not writer.counts_for_quota else writer.segment
 
     def accept(self, command: Command) -> None:
         """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
@@ -193,6 +195,7 @@ class AppendProcessor:
 
     def _set_up(self, request: SetupAppend) -> None:
         writer = _Writer(request.segment, request.writer_id)
+        writer.counts_for_quota = self._tokens.counts_for_quota(request)
         self._writers[request.writer_id] = writer
         self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
 

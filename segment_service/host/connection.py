@@ -51,6 +51,7 @@ from segment_service.host.read_batches import begins_with_read
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
+from segment_service.host.tls_records import in_records
 from segment_service.host.token_check import TokenCheck
 from segment_service.quotas.byte_bucket import ByteBucket
 from segment_service.quotas.scope_buckets import ByteQuotas
@@ -81,6 +82,7 @@ transient_segments_max: Final = 1_024
 transient_delete_attempts_max: Final = 5
 transient_delete_pause_s: Final = 1.0
 
+_log = structlog.get_logger(service="wire-server")
 _STORING: Final = frozenset(
     made.type_code
     for made in (
@@ -143,8 +145,6 @@ class Connection(asyncio.BufferedProtocol):
         self._back_pressure = back_pressure
         self._budgets = budgets
         self._budget = budgets.in_flight
-        # One object for as long as the connection lives: the budget knows it by identity.
-        self._wake = self._schedule_pump
         self._clock = clock
         self._tokens = tokens
         self._times = times
@@ -155,9 +155,12 @@ class Connection(asyncio.BufferedProtocol):
         self._spawn = spawn
         self._on_made = on_made
         self._on_lost = on_lost
-        self._appends = AppendProcessor(store, self, tokens, clock, times)
+        self._store = store
         self._parser = FrameParser()
-        self._watch = PeerWatch(budgets, self._parser, self)
+        self._appends: AppendProcessor
+        self._watch: PeerWatch
+        """Both from ``connection_made`` until ``connection_lost``, as they know the connection: with them it would be
+        a cycle of objects, which only a long look of the garbage collector frees."""
         self.on_probation: Callable[[Command], str] | None = None
         """Decides by the first request that says anything whether the connection may stay: the reason why not, or an
         empty text. ``None`` once that is decided."""
@@ -165,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[Frame] = deque()
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
+        self._speaks_tls = False
         self._write_paused = False
         self._read_paused = False
         self._pump_scheduled = False
@@ -181,19 +185,21 @@ class Connection(asyncio.BufferedProtocol):
         self._cleanup_attempts = transient_delete_attempts_max
         self._is_lost = False
         self._until_lost: set[asyncio.Task[Any]] = set()
-        self._log = structlog.get_logger(service="wire-server")
 
     # ---- transport callbacks -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=unsent_bytes_max)
+        self._speaks_tls = transport.get_extra_info("sslcontext") is not None
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.peer_host, self.peer_name = str(peer[0]), f"{peer[0]}:{peer[1]}"
         else:
             # A Unix socket: a client of this machine, counted with those that come through the port.
             self.peer_host, self.peer_name = _LOCAL_PEER, f"{_LOCAL_PEER} (Unix socket)"
+        self._appends = AppendProcessor(self._store, self, self._tokens, self._clock, self._times)
+        self._watch = PeerWatch(self._budgets, self._parser, self)
         self._watch.connected(transport.get_extra_info("socket"))
         self._on_made(self)
 
@@ -231,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog.clear()
         self._out.clear()
         self._writable.set()
-        self._budget.forget(self._wake)
+        self._budget.forget(self._schedule_pump)
         self._watch.lost()
         self._budgets.unsent.note(self, 0)
         self._budgets.writers.leave(self.peer_host, self._appends.writer_count)
@@ -240,6 +246,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transient_segments:
             self.cleanup = self._spawn(self._delete_transient_segments(), "delete-transient")
         self._on_lost(self)
+        self._release()
+
+    def _release(self) -> None:
+        """Let go of all that knows this connection, so that it is freed once its last request has ended."""
+        del self._appends, self._watch
+        self._transport = None
+        self.on_probation = None
+        self.cleanup = None
 
     # ---- what the processors see -------------------------------------------------------------------------------------
 
@@ -276,6 +290,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._budgets.writers.enter(self.peer_host)
 
     def spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        if self._is_lost:  # A request that was under way then asks for it.
+            work.close()
+            return
         task = self._spawn(work, name)
         self._until_lost.add(task)
         task.add_done_callback(self._until_lost.discard)
@@ -392,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_until_unblocked(self) -> None:
         self._stop_reading()
         if self._budget.is_full:
-            self._budget.wake_when_open(self._wake)
+            self._budget.wake_when_open(self._schedule_pump)
         if not self._back_pressure.is_open and not self._waits_for_gate:
             self._waits_for_gate = True
             self.spawn_until_lost(self._wait_for_gate(), "back-pressure")
@@ -405,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
     def _bucket_of(self, type_code: int, payload: memoryview) -> ByteBucket | None:
         if type_code not in _STORING:
             return None
-        return bucket_of_frame(self._quotas.inward, type_code, payload, self._appends.segment_of)
+        return bucket_of_frame(self._quotas.inward, type_code, payload, self._appends.limited_segment_of)
 
     def _wait_for_turn(self, bucket: ByteBucket) -> None:
         """Read nothing until the next frame may spend bytes of its scope, which others may be in line for, too."""
@@ -462,7 +479,7 @@ class Connection(asyncio.BufferedProtocol):
             self._unforeseen(error)
 
     def _unforeseen(self, error: Exception) -> None:
-        self._log.error("request failed unforeseen", peer=self.peer_name, exc_info=error)
+        _log.error("request failed unforeseen", peer=self.peer_name, exc_info=error)
         self.close(f"internal error: {error!r}")
 
     def _greet(self, hello: Hello) -> None:
@@ -525,7 +542,7 @@ class Connection(asyncio.BufferedProtocol):
             parts = codec.encode_parts(reply)
         except InvalidArgument as error:
             # Every request is bounded so that this cannot be; if it is, the peer gets an answer all the same.
-            self._log.error("reply cannot be sent", peer=self.peer_name, exc_info=error)
+            _log.error("reply cannot be sent", peer=self.peer_name, exc_info=error)
             parts = codec.encode_parts(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
         self._send_parts(parts)
 
@@ -575,7 +592,7 @@ class Connection(asyncio.BufferedProtocol):
             self._times.reads.note(self._clock.monotonic_s() - began_s)
         if self._quotas.outward and isinstance(result, ReadResult):
             bucket, length = self._quotas.outward.of(request.segment), result.length
-            if bucket is not None and not paid({bucket: length}):
+            if bucket is not None and self._tokens.counts_for_quota(request) and not paid({bucket: length}):
                 # Bytes are not kept while they wait for their scope's turn, either.
                 del result
                 result = await self._read_in_turn(request, bucket, length)
@@ -634,7 +651,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         if not parts or self._transport is None or self._transport.is_closing():
             return
-        self._transport.writelines(parts)
+        self._transport.writelines(in_records(parts) if self._speaks_tls else parts)
         self._budgets.unsent.note(self, self._transport.get_write_buffer_size())
         if not self._write_paused and had >= unsent_bytes_max:
             self._writable.set()
@@ -654,4 +671,4 @@ class Connection(asyncio.BufferedProtocol):
                 if self._cleanup_attempts > 1:
                     await self._clock.sleep(transient_delete_pause_s)
             else:
-                self._log.warning("transient segment left behind", segment=segment)
+                _log.warning("transient segment left behind", segment=segment)

@@ -37,10 +37,9 @@ class DeadlineQueue:
             while not self._due_at_s:
                 self._has_some.clear()
                 await self._has_some.wait()
-            callback, due_at_s = next(iter(self._due_at_s.items()))
-            now_s = self._clock.monotonic_s()
-            if due_at_s > now_s:
-                await self._clock.sleep(due_at_s - now_s)
+            left_s = next(iter(self._due_at_s.values())) - self._clock.monotonic_s()
+            if left_s > 0:
+                await self._clock.sleep(left_s)
                 continue
-            del self._due_at_s[callback]
-            callback()
+            # In no variable: what a callback belongs to may end while others are waited for.
+            self._due_at_s.popitem(last=False)[0]()

@@ -38,8 +38,8 @@ Owed = dict[ByteBucket, int]
 def bucket_of_frame(
     buckets: ScopeBuckets, type_code: int, payload: memoryview, segment_of: Callable[[bytes], str]
 ) -> ByteBucket | None:
-    """Finds the bucket of a frame that brings bytes. ``segment_of``: the segment of a writer, empty for one that is not
-    known."""
+    """Finds the bucket of a frame that brings bytes. ``segment_of``: the segment of a writer, empty for one whose bytes
+    do not count."""
     if type_code in TABLE_UPDATES:
         return buckets.of(_text_at(payload, _update_name_at))
     return buckets.of(segment_of(bytes(payload[:_writer_id_bytes])))

@@ -88,6 +88,13 @@ class TokenCheck:
         except PravegaError:
             return False
 
+    def counts_for_quota(self, request: wire.SetupAppend | wire.ReadSegment) -> bool:
+        """Whether bytes count for the limit of their scope: all but those of the marks that controllers keep of its
+        streams. Anybody may choose the name; without keys of the cluster there is nothing else to know them by."""
+        if not request.segment.partition("/")[2].startswith(names.MARK_PREFIX):
+            return True
+        return self._tokens is not None and not self.is_internal(request.token)
+
     def is_of_internal(self, request: Command) -> bool:
         """Whether a request, or the first one of a batch, carries such a token."""
         if isinstance(request, wire.RequestBatch):

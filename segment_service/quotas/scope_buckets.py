@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE
+from pravega_common.names import SYSTEM_SCOPE
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.cluster.byte_limits import ByteLimits
 from segment_service.quotas.byte_bucket import ByteBucket
@@ -27,10 +27,8 @@ class ScopeBuckets:
         return self._earlier_s + sum(bucket.waited_s for bucket in self._buckets.values())
 
     def of(self, segment: str) -> ByteBucket | None:
-        """The bucket of a segment's scope; None for one without a limit, and for what is the controllers' own."""
-        scope, _, stream = segment.partition("/")
-        bucket = self._buckets.get(scope)
-        return None if bucket is None or stream.startswith(MARK_PREFIX) else bucket
+        """The bucket of a segment's scope; None for one without a limit."""
+        return self._buckets.get(segment.partition("/")[0])
 
     def change(self, rates: Mapping[str, float]) -> None:
         """Set the limits of all scopes. A bucket whose scope keeps a limit keeps what it owes."""

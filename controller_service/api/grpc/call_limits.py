@@ -36,12 +36,12 @@ class CallCounts:
 
     def enter(self, host: str, method: str) -> HostCounts:
         """Count a call; returns the counts that it has to leave. ``Throttled`` if there is no room for it."""
-        reason = self.calls.enter(host)
-        if not reason:
-            return self.calls
-        if method in OPERATORS_METHODS and not self.operators.enter(host):
-            return self.operators
-        raise Throttled(reason)
+        for counts in (self.calls, self.operators) if method in OPERATORS_METHODS else (self.calls,):
+            if not counts.refusal(host):
+                counts.enter(host)
+                return counts
+        # Counted once, where the limits are that it met first.
+        raise Throttled(self.calls.enter(host))
 
 
 class CallLimits(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

@@ -19,12 +19,13 @@ from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.errors import AccessDenied, AuthenticationFailed
 from pravega_common.services.security.access_entries import (
     ROOT,
+    AccessEntries,
     Permission,
     reader_group_resource,
     scope_resource,
     stream_resource,
 )
-from pravega_common.services.security.principal import CALLER
+from pravega_common.services.security.principal import CALLER, Principal
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE
 Names = Mapping[str, str]
@@ -32,6 +33,8 @@ Names = Mapping[str, str]
 Need = tuple[Callable[[Names], str], Permission]
 
 _HEALTH: Final = ("", "/readiness", "/liveness", "/status")
+DETAILED: Final = frozenset({("GET", "/v1/health"), ("GET", "/v1/health/{id}")})
+"""Open, but for the details in their answers, which name streams and transactions."""
 OPEN: Final = frozenset(
     ("GET", path)
     for path in (
@@ -111,6 +114,8 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         place = (request.method, "" if resource is None else resource.canonical)
+        if place in DETAILED:
+            return await _with_or_without_details(request, handler)
         if place in is_open:
             return await handler(request)
         try:
@@ -127,6 +132,17 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
         except AccessDenied as error:
             return web.Response(status=HTTPStatus.FORBIDDEN, reason=status_line_text(str(error)))
         # Further requests of the connection are served by the same task.
+        before = CALLER.set(caller)
+        try:
+            return await handler(request)
+        finally:
+            CALLER.reset(before)
+
+    async def _with_or_without_details(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            caller = await access.authentication.principal(request.headers.get(AUTHORIZATION, ""))
+        except AuthenticationFailed:
+            caller = Principal("nobody", AccessEntries(()))
         before = CALLER.set(caller)
         try:
             return await handler(request)

@@ -11,6 +11,8 @@ from controller_service.cluster.controller_health import ControllerHealth
 from pravega_common.errors import NotFound
 from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.problems import is_ready
+from pravega_common.services.security.access_entries import ROOT
+from pravega_common.services.security.principal import may_see
 
 _STATUS: Final[dict[ServiceState, HealthStatus]] = {
     ServiceState.NEW: "NEW",
@@ -75,7 +77,7 @@ class HealthRegistry:
         ready = self._complete and all(child.readiness for child in children.values()) and is_ready(problems)
         alive = all(child.liveness for child in children.values()) and (self.judge is None or self.judge.is_alive)
         status: HealthStatus = "UP" if ready else "STARTING" if alive and not self._complete else "DOWN"
-        details = {"problems": [problem.to_json() for problem in problems]} if problems else {}
+        details = {**_states(children), "problems": [problem.to_json() for problem in problems]}
         return HealthResult(name="", status=status, readiness=ready, liveness=alive, details=details, children=children)
 
     def _processors(self) -> dict[str, HealthResult]:
@@ -83,9 +85,11 @@ class HealthRegistry:
         return {name: self._result(service) for name, service in found if name.startswith(_PROCESSOR_PREFIX)}
 
     def _result(self, service: Service) -> HealthResult:
-        details = self._details[service.name]() if service.name in self._details else {}
+        details: dict[str, Any] = {"state": service.state.value}
+        if service.name in self._details:
+            details |= self._details[service.name]()
         if service.failure is not None:
-            details = {**details, "failure": repr(service.failure)}
+            details["failure"] = repr(service.failure)
         return HealthResult(
             name=_id_of(service.name),
             status=_STATUS[service.state],
@@ -105,12 +109,27 @@ def _status_of_answer(answer: object) -> int:
     return 503 if answer is False else 200
 
 
+def _told(health: HealthResult) -> HealthResult:
+    """Leaves out details, which name streams and transactions, for a caller who may not read them."""
+    if may_see(ROOT):
+        return health
+    children = {name: _told(child) for name, child in health.children.items()}
+    return health.model_copy(update={"details": {}, "children": children})
+
+
 def _together(name: str, children: dict[str, HealthResult]) -> HealthResult:
     """As healthy as the least healthy part."""
     ready = all(child.readiness for child in children.values())
     alive = all(child.liveness for child in children.values())
     status: HealthStatus = "UP" if ready else "STARTING" if alive else "DOWN"
-    return HealthResult(name=name, status=status, readiness=ready, liveness=alive, details={}, children=children)
+    return HealthResult(
+        name=name, status=status, readiness=ready, liveness=alive, details=_states(children), children=children
+    )
+
+
+def _states(children: dict[str, HealthResult]) -> dict[str, Any]:
+    """Lists the status of each part: ``details`` alone, without its children, tells which one is not up."""
+    return {"parts": {name: child.status for name, child in children.items()}}
 
 
 class HealthOperations:
@@ -143,10 +162,10 @@ class HealthOperations:
         """Does nothing: that it is answered is all."""
 
     async def overall(self) -> HealthResult:
-        return self._health.overall()
+        return _told(self._health.overall())
 
     async def of_part(self, id: str) -> HealthResult:
-        return self._health.result(id)
+        return _told(self._health.result(id))
 
     async def readiness(self) -> bool:
         return self._health.overall().readiness

@@ -204,7 +204,8 @@ class GrpcPeer:
                 answer = error.code().name
             self.counts.handled += answer not in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
             self.counts.stalled += answer == "DEADLINE_EXCEEDED"
-            self.counts.note(answer)
+            # Which call it was that nobody answered is what one has to know next.
+            self.counts.note(f"{answer} of {path}" if answer == "DEADLINE_EXCEEDED" else answer)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", header),) if (header := header_of(self._header, self._chooser)) else ()

@@ -275,6 +275,23 @@ async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) 
     assert (await closed.get("nothing", "/no/such/path"))[0] == 403
 
 
+def detailed(health: dict[str, Any]) -> list[str]:
+    """The parts, and "" for the whole, whose details are told."""
+    below = [name for child in health["children"].values() for name in detailed(child)]
+    return [health["name"], *below] if health["details"] else below
+
+
+async def test_details_of_health_are_for_those_who_may_read_them(closed: Closed) -> None:
+    """They name streams and transactions; whether all is well is for every probe."""
+    for path in ("/v1/health", "/v1/health/GRPCServer"):
+        for user in (None, "nothing", "writer"):
+            status, health = await closed.get(user, path)
+            assert status == 200 and health["status"]
+            assert detailed(health) == [], (path, user)
+        _, health = await closed.get("admin", path)
+        assert health["name"] in detailed(health), path
+
+
 async def test_rest_lists_show_what_one_may_read(closed: Closed) -> None:
     status, scopes = await closed.get("lister", "/v1/scopes")
     assert (status, scopes) == (200, {"scopes": [{"scopeName": "s"}]})

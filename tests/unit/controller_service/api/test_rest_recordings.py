@@ -97,6 +97,28 @@ async def test_event_processors_are_one_part() -> None:
     assert health.result("eventProcessor").status == "DOWN"
 
 
+async def test_details_tell_which_part_is_not_up() -> None:
+    health = HealthRegistry()
+    retention, processor = Service("retention"), Service("event-processor-commits")
+    health.add(retention, lambda: {"rounds": 3})
+    health.add(processor)
+    health.all_added()
+    await retention.start()
+    assert health.overall().details == {
+        "parts": {"retentionService": "UP", "eventProcessor": "STARTING"},
+        "problems": [],
+    }
+    assert health.result("retention").details == {"state": "running", "rounds": 3}
+    assert health.result("eventProcessor").details == {"parts": {"event-processor-commits": "NEW"}}
+    await processor.start()
+    processor.fail(OSError("no more"))
+    with pytest.raises(OSError, match="no more"):
+        await processor.wait_stopped()
+    assert health.overall().details["parts"]["eventProcessor"] == "DOWN"
+    assert health.result("event-processor-commits").details == {"state": "failed", "failure": "OSError('no more')"}
+    await retention.stop()
+
+
 def stopping(health: dict[str, Any]) -> list[dict[str, Any]]:
     """The problems that stop the work; a busy machine may add that the loop is late."""
     return [problem for problem in health["details"]["problems"] if problem["stops_work"]]

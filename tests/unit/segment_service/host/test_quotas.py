@@ -16,9 +16,11 @@ from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.security import tokens_of
 from tests.support.wire_client import WireClient
 
 LIMITED, FREE = "scope/stream/0.#epoch.0", "other/stream/0.#epoch.0"
+MARK = "scope/_MARKmine/0.#epoch.0"
 WRITER = b"w" * 16
 EVENT = bytes(10_000)
 FRAME = len(codec.encode(c.AppendBlockEnd(WRITER, len(EVENT), EVENT, 1, 1, 1))) - codec.frame_header_bytes
@@ -27,11 +29,12 @@ FRAME = len(codec.encode(c.AppendBlockEnd(WRITER, len(EVENT), EVENT, 1, 1, 1))) 
 class Scene:
     """A server whose clock the test moves, with a segment of a limited scope and one of another."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_keys: bool = False) -> None:
         self.clock = ManualClock()
         self.store = InMemorySegmentStore()
         self.tables = InMemoryTableStore(self.store)
-        self.server = WireServer(self.store, self.tables, self.store, clock=self.clock)
+        tokens = tokens_of(self.clock) if with_keys else None
+        self.server = WireServer(self.store, self.tables, self.store, clock=self.clock, tokens=tokens)
 
     def limit(self, bytes_in: int | None = None, bytes_out: int | None = None) -> None:
         self.server.quotas.share({"scope": ByteLimits(bytes_in, bytes_out)}, 1)
@@ -53,9 +56,7 @@ class Scene:
             await self.store.append(segment, [EVENT])
 
 
-@pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def _started(made: Scene) -> AsyncIterator[Scene]:
     await made.server.start()
     for segment in (LIMITED, FREE):
         await made.store.create_segment(segment)
@@ -65,6 +66,18 @@ async def scene() -> AsyncIterator[Scene]:
         await made.clock.advance(1)
         await asyncio.sleep(0.01)  # real sockets
     assert made.server.failure is None
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async for one in _started(Scene()):
+        yield one
+
+
+@pytest.fixture
+async def scene_with_keys() -> AsyncIterator[Scene]:
+    async for one in _started(Scene(with_keys=True)):
+        yield one
 
 
 def appends(first: int, last: int) -> list[c.Command]:
@@ -253,3 +266,38 @@ async def test_reads_that_wait_for_a_quota_are_bounded(scene: Scene, monkeypatch
     refusals = [await client.expect(c.ErrorMessage) for _ in range(2)]
     assert all("quota of scope scope" in one.message and one.error_code == c.THROTTLED for one in refusals)
     await client.close()
+
+
+async def test_a_client_that_names_a_stream_as_a_mark_stream_is_limited(scene_with_keys: Scene) -> None:
+    """The finding: names decided what counts, so that a stream ``_MARKmine`` had no limits."""
+    scene = scene_with_keys
+    await scene.store.create_segment(MARK)
+    scene.limit(bytes_in=10 * FRAME, bytes_out=10 * len(EVENT))
+    client = await scene.client(MARK)
+    client.send(*appends(1, 20))
+    await eventually(lambda: scene.length(MARK) == 11 * len(EVENT))
+    reader = await scene.client()
+    reader.send(*(c.ReadSegment(MARK, number * len(EVENT), len(EVENT), "", number) for number in range(11)))
+    reader.send(c.ReadSegment(MARK, 0, 10, "", 99))
+    assert [(await reader.expect(c.SegmentRead)).request_id for _ in range(11)] == list(range(11))
+    (bucket,) = [scene.server.quotas.outward.of(MARK)]
+    assert bucket is not None
+    await eventually(lambda: bucket.waiting == 1)
+    assert scene.length(MARK) == 11 * len(EVENT)
+    await client.close()
+    await reader.close()
+
+
+async def test_marks_that_controllers_write_and_read_are_not_limited(scene_with_keys: Scene) -> None:
+    scene = scene_with_keys
+    await scene.store.create_segment(MARK)
+    scene.limit(bytes_in=FRAME, bytes_out=1)
+    controller = await scene.client()
+    token = tokens_of(scene.clock).internal()
+    await controller.call(c.SetupAppend(1, WRITER, MARK, token), c.AppendSetup)
+    controller.send(*appends(1, 20))
+    assert [(await controller.expect(c.DataAppended)).event_number for _ in range(20)] == list(range(1, 21))
+    for number in range(20):
+        controller.send(c.ReadSegment(MARK, number * len(EVENT), len(EVENT), token, number))
+        assert len((await controller.expect(c.SegmentRead)).data) == len(EVENT)
+    await controller.close()
