@@ -59,12 +59,12 @@ class StoreClusterSection(ClusterSection):
 
 def _tier1_url(url: str) -> str:
     """``redis:``, or ``file:`` with an absolute folder; ``ValueError`` for anything else."""
-    if url != redis_tier1 and file_tier1_folder(url) is None:
+    if url != redis_tier1 and file_folder(url) is None:
         raise ValueError(f"{url!r} is no place for Tier 1: use redis: or file:///folder")
     return url
 
 
-def file_tier1_folder(url: str) -> Path | None:
+def file_folder(url: str) -> Path | None:
     """The folder of ``file:/folder`` or ``file:///folder``; ``None`` for another form."""
     parts = urlsplit(url)
     is_folder = parts.scheme == "file" and not parts.netloc and parts.path.startswith("/")
@@ -83,7 +83,7 @@ class Tier1Section(RedisSafetySection):
     @property
     def folder(self) -> Path | None:
         """The folder of a log in local files; ``None`` for Redis."""
-        return file_tier1_folder(self.url)
+        return file_folder(self.url)
 
     @property
     def persistence_groups(self) -> tuple[PersistenceGroup, ...]:
@@ -179,6 +179,13 @@ class SegmentStoreConfig(ServiceSettings):
     redis: RedisSection = RedisSection()
     security: SecuritySection = SecuritySection()
     log: LogSection = LogSection()
+
+    @property
+    def disk_folders(self) -> dict[str, Path]:
+        """The folders that the store itself writes to, by their use."""
+        cache = Path(self.cache.disk_folder) if self.cache.disk_folder else None
+        folders = {"tier1": self.tier1.folder, "tier2": file_folder(self.tier2.url), "cache": cache}
+        return {use: folder for use, folder in folders.items() if folder is not None}
 
     def contradictions(self) -> list[str]:
         found = [*self.tls.problems(), *self.redis.problems(), *self.tier2.problems()]

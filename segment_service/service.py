@@ -13,6 +13,7 @@ from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.latency import LatencyCounts
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
 from pravega_common.services.tls import make_server_tls, problems_of
@@ -23,6 +24,7 @@ from segment_service.config import SegmentStoreConfig
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import ContainerConfig, SegmentContainer
+from segment_service.container.start_counts import StartCounts
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.segment_storage import SegmentStorage
@@ -31,6 +33,7 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.health.collector import StoreCollector
+from segment_service.health.disk_space import DiskSpace
 from segment_service.health.status_page import StatusPage
 from segment_service.health.store_health import ClusterPlace, StoreHealth
 from segment_service.health.store_load import load_of
@@ -145,6 +148,8 @@ class SegmentStoreProcess(Service):
         self._fetches = FetchBudget(self._cache)
         self._checks = BlockingCalls("checks of chunks", offload_threads_max, call_time_max_s_default)
         self._manager: ContainerManager | None = None
+        self._starts, self._flushes = StartCounts(), LatencyCounts()
+        self._disks = DiskSpace(config.disk_folders, clock)
         self._memory_watch = Tier1MemoryWatch(
             self._parts.groups, self.back_pressure, self.registry, self._parts.clock, config.redis.access()
         )
@@ -251,6 +256,7 @@ class SegmentStoreProcess(Service):
             parts.clock,
             self._load,
             self.health.problems,
+            self._starts,
         )
         self.own(self._manager)
         await self._manager.start()
@@ -287,6 +293,7 @@ class SegmentStoreProcess(Service):
         await self._loop_lag.stop()
         await self._tier2.close()
         self._checks.close()
+        self._disks.close()
         await self._parts.cpo.close()
 
     def _make_disk_cache(self) -> RocksDBSecondLevel | None:
@@ -308,7 +315,14 @@ class SegmentStoreProcess(Service):
             return None
         host, port = host_and_port(self._config.store.metrics)
         return StatusPage(
-            host, port, self.registry, self.collector, self.health, self._not_serving, tls=self._tls_context
+            host,
+            port,
+            self.registry,
+            self.collector,
+            self.health,
+            self._not_serving,
+            tls=self._tls_context,
+            disks=self._disks,
         )
 
     def _make_collector(self) -> StoreCollector:
@@ -324,6 +338,9 @@ class SegmentStoreProcess(Service):
             lambda: self._traffic,
             self._memory_watch.silent_s,
             self.health.problems,
+            self._starts,
+            self._flushes,
+            self._disks,
         )
 
     def _load(self) -> StoreLoad:
@@ -388,4 +405,4 @@ class SegmentStoreProcess(Service):
             flush_age_s=tier2.flush_age_ms / 1000,
             small_flushes_at_once_max=shared_flushes_at_once_max if tier2.share_small_objects else 0,
         )
-        return StorageWriter(source, storage, self._parts.clock, config)
+        return StorageWriter(source, storage, self._parts.clock, config, flushes=self._flushes)

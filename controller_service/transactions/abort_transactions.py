@@ -10,6 +10,7 @@ import structlog
 
 from controller_service.queue.request_queue import Request
 from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.transactions.counts import ABORTED
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.scheduling import AbortsToDo, WorkScheduler
 from controller_service.transactions.transaction_store import TransactionStore
@@ -83,3 +84,4 @@ class AbortWorkflow:
         await self._transactions.complete(scope, stream, [identifier], TransactionState.ABORTED, lost=found.record.lost)
         failpoint(COMPLETED)
         await self._transactions.remove(scope, stream, [identifier])
+        ABORTED.inc()

@@ -26,6 +26,7 @@ from controller_service.transactions.commit_holds import CommitHolds, CommitRun
 from controller_service.transactions.commit_merges import MERGED, CommitMerges
 from controller_service.transactions.commit_queue import commit_batch_max
 from controller_service.transactions.completions import Completions
+from controller_service.transactions.counts import COMMITTED, ROUND_SECONDS
 from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import (
     CommittingRecord,
@@ -293,6 +294,8 @@ class CommitWorkflow:
         await self._transactions.remove(scope, stream, record.ids)
         failpoint(REMOVED)
         await self._transactions.end_round(scope, stream, state)
+        COMMITTED.inc(len(record.transactions))
+        ROUND_SECONDS.observe(max(0, self._clock.wall_ms() - record.started_ms) / 1000)
         failpoint(ROUND_ENDED)
 
     async def _note_writers(

@@ -21,6 +21,7 @@ from controller_service.transactions.abort_transactions import AbortWorkflow
 from controller_service.transactions.commit_order import CommitOrder
 from controller_service.transactions.commit_transactions import CommitListener, CommitWorkflow
 from controller_service.transactions.completions import Completions
+from controller_service.transactions.counts import BEGUN
 from controller_service.transactions.ids import TransactionIds
 from controller_service.transactions.new_segments import NewSegments
 from controller_service.transactions.order_records import CommitState
@@ -165,6 +166,7 @@ class TransactionService(Service):
         tables = self.records.remember(StreamTables(scope, stream, context.stream_id, context.transactions_table))
         await self.index.use(scope, stream)
         version = await self.records.insert(tables, identifier, record)
+        BEGUN.inc()
         failpoint(RECORD_INSERTED)
         made: asyncio.Future[StreamContext] = asyncio.get_running_loop().create_future()
         made.add_done_callback(lambda done: done.cancelled() or done.exception())

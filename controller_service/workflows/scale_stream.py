@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from prometheus_client import Counter
+
 from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Answer, Request, RequestQueue
 from controller_service.segment_access.late_segments import take_away_if_late
@@ -45,6 +47,14 @@ SEGMENTS_CREATED = register("controller.scale_segments_created")
 EPOCH_WRITTEN = register("controller.scale_epoch_written")
 SEGMENTS_SEALED = register("controller.scale_segments_sealed")
 EPOCH_MOVED = register("controller.scale_epoch_moved")
+
+
+_COUNTED: Final = Counter(
+    "pravega_controller_scales",
+    "Scales that this controller carried out, by whether a stream then has more segments, fewer, or as many",
+    ["segments"],
+)
+SCALES: Final = {sign: _COUNTED.labels(what) for sign, what in ((1, "more"), (-1, "fewer"), (0, "as_many"))}
 
 
 class ScaleFailed(FailedError):
@@ -156,6 +166,10 @@ class ScaleStream:
         context.stage(TRANSITION, plan)
 
 
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
+
+
 async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holder: str) -> None:
     """Do the stored transition, if it is this request's, and leave the stream active. Every step may have been done
     before.
@@ -183,6 +197,7 @@ async def carry_out(store: StreamStore, access: SegmentAccess, hold: Hold, holde
         except RejectedError as error:
             # The queue drops what is rejected, but the epoch is on record: there is no way back.
             raise ScaleFailed(f"scale of {context.name} to epoch {transition.new_epoch}: {error}") from error
+        SCALES[_sign(len(transition.new_segments) - len(transition.segments_to_seal))].inc()
         failpoint(EPOCH_MOVED)
     await leave(store, hold)
 

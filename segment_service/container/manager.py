@@ -22,6 +22,7 @@ from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.container.start_counts import StartCounts
 
 assignment_wait_s: Final = 5.0
 """One blocking read of the assignment; the poll that makes up for a lost wake-up."""
@@ -59,6 +60,7 @@ class ContainerManager(Service):
         clock: Clock,
         load: Callable[[], StoreLoad | None] = lambda: None,
         problems: Callable[[], Sequence[Problem]] = tuple,
+        starts: StartCounts | None = None,
     ) -> None:
         """``load``, ``problems``: the store's figures and what its health names, which go with each renewal of its
         lease."""
@@ -69,6 +71,7 @@ class ContainerManager(Service):
         self._cpo = cpo
         self._registry = registry
         self._make_container = make_container
+        self._starts = starts or StartCounts()
         self._clock = clock
         self._assignment = Assignment(0, {})
         self._wanted: set[int] = set()
@@ -210,6 +213,7 @@ class ContainerManager(Service):
     async def _start_container(self, container_id: int) -> None:
         container = self._live[container_id] = self._make_container(container_id)
         container.on_failure(lambda error: self._container_failed(container, error))
+        began_s = self._clock.monotonic_s()
         try:
             await container.start()
         except (Exception, InvariantViolation) as error:
@@ -217,6 +221,7 @@ class ContainerManager(Service):
             return
         if container.is_running:
             self._registry.add(container)
+            self._starts.recoveries.note(self._clock.monotonic_s() - began_s)
 
     async def _stop_container(self, container: SegmentContainer) -> None:
         self._registry.remove(container)
@@ -228,6 +233,7 @@ class ContainerManager(Service):
         if not self._forget(container):
             return
         self._registry.remove(container)
+        self._starts.failures += 1
         self.log.error("container failed", container=container.container_id, error=repr(error))
         if container.container_id in self._wanted:
             self._failed[container.container_id] = self._assignment.version

@@ -97,6 +97,11 @@ class DurableDataLog(Protocol):
         ...
 
     @property
+    def failures_total(self) -> int:
+        """Times that the servers failed an append, or did not answer it, and the log went on in another plog."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """Whether appends wait because the servers have no memory for them. They go on once there is some; the log is
         not over."""

@@ -166,6 +166,11 @@ class DurableLog(Service):
         return self._log.replication
 
     @property
+    def failures_total(self) -> int:
+        """Appends that Tier 1 failed and the log survived."""
+        return self._log.failures_total
+
+    @property
     def is_full(self) -> bool:
         """Whether operations wait because Tier 1 has no memory for them."""
         return self._log.is_full

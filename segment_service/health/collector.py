@@ -8,12 +8,14 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pravega_common.services.latency import latency_family
+from pravega_common.services.latency import LatencyCounts, latency_family
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import Problem, is_ready, problem_family
 from segment_service.cache.manager import CacheManager
 from segment_service.container.registry import ContainerRegistry
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.container.start_counts import StartCounts
+from segment_service.health.disk_space import DiskSpace
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
@@ -46,6 +48,10 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "operations": ("Operations made durable by this owner", lambda one: one.durable_log.operations_total),
     "frames": ("Frames made durable by this owner", lambda one: one.durable_log.frames_total),
     "log_bytes": ("Bytes of frames made durable by this owner", lambda one: one.durable_log.bytes_total),
+    "tier1_failures": (
+        "Times that Tier 1 failed an append, or had no room for it, and the log went on in another plog",
+        lambda one: one.durable_log.failures_total,
+    ),
     "checkpoints": ("Checkpoints made durable by this owner", lambda one: one.durable_log.checkpoints_total),
     "loaded_segments": ("Segments brought back from the metadata table", lambda one: one.loader.loaded_total),
     "evicted_segments": ("Segments that left memory", lambda one: one.evictor.evicted_total),
@@ -89,8 +95,15 @@ class StoreCollector(Collector):
         traffic: Callable[[], TrafficMonitor | None] = lambda: None,
         silent_s: Callable[[str], float] = lambda server: 0.0,
         problems: Callable[[], Sequence[Problem]] = list,
+        starts: StartCounts | None = None,
+        flushes: LatencyCounts | None = None,
+        disks: DiskSpace | None = None,
     ) -> None:
-        """``silent_s``: how long a server of Tier 1 has not answered. ``problems``: those that health names."""
+        """``silent_s``: how long a server of Tier 1 has not answered. ``problems``: those that health names.
+        ``starts``, ``flushes``: of containers, and of segments to Tier 2. ``disks``: what the store writes to."""
+        self._starts = starts or StartCounts()
+        self._flushes = flushes or LatencyCounts()
+        self._disks = disks
         self._problems = problems
         self._silent_s = silent_s
         self._tier2 = tier2
@@ -138,6 +151,8 @@ class StoreCollector(Collector):
         yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks in the cache on disk", value=used)
         text = "Bytes read from the cache on disk instead of Tier 2"
         yield CounterMetricFamily("pravega_store_cache_disk_read_bytes", text, value=got)
+        yield from self._of_containers()
+        yield from self._of_disks()
         yield from self._of_connections()
         yield from self._of_requests()
         yield from self._of_tier1()
@@ -153,6 +168,24 @@ class StoreCollector(Collector):
             yield _filled(
                 CounterMetricFamily(f"pravega_container_{name}", text, labels=["container"]), containers, read
             )
+
+    def _of_containers(self) -> Iterator[Metric]:
+        text = "From the start of a container to the first request that it takes"
+        yield latency_family("pravega_store_recovery_seconds", text, (), [((), self._starts.recoveries)])
+        text = "Containers that failed at their start or later; they are tried again"
+        yield CounterMetricFamily("pravega_store_container_failures", text, value=self._starts.failures)
+
+    def _of_disks(self) -> Iterator[Metric]:
+        size = GaugeMetricFamily(
+            "pravega_store_disk_bytes", "Size of a file system that the store writes to", labels=["use"]
+        )
+        text = "What is free of it for the store"
+        free = GaugeMetricFamily("pravega_store_disk_free_bytes", text, labels=["use"])
+        known = {} if self._disks is None else self._disks.known
+        for use, space in known.items():
+            size.add_metric([use], space.bytes)
+            free.add_metric([use], space.free)
+        yield from (size, free)
 
     def _of_connections(self) -> Iterator[Metric]:
         wire, budgets = self._wire, self._wire.budgets
@@ -217,6 +250,8 @@ class StoreCollector(Collector):
 
     def _of_tier2(self) -> Iterator[Metric]:
         tier2 = self._tier2
+        text = "To write what a segment has for Tier 2, up to one write of it"
+        yield latency_family("pravega_store_flush_seconds", text, (), [((), self._flushes)])
         text = "Calls to Tier 2 that succeeded"
         calls = (((call,), counts) for call, counts in tier2.latencies.items())
         yield latency_family("pravega_store_tier2_call_seconds", text, ("call",), calls)

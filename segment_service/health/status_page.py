@@ -21,6 +21,7 @@ from pravega_common.services.http_connections import ConnectionLimits, HttpDoor
 from pravega_common.services.problems import is_ready
 from segment_service.container.registry import ContainerRegistry
 from segment_service.health.collector import StoreCollector
+from segment_service.health.disk_space import DiskSpace
 from segment_service.health.store_health import StoreHealth
 
 request_bytes_max: Final = 64 * 1024
@@ -46,12 +47,15 @@ class StatusPage(Service):
         not_serving: Callable[[], Mapping[int, Mapping[str, str]]],
         *,
         tls: ssl.SSLContext | None = None,
+        disks: DiskSpace | None = None,
     ) -> None:
+        """``disks``: what the collector tells of, brought up to date before each answer."""
         super().__init__("status-page")
         self.host = host
         self.port = port
         self._containers = registry
         self._health = health
+        self._disks = disks
         self._not_serving = not_serving
         self.limits = ConnectionLimits(connections_max, connections_per_host_max)
         self._door = HttpDoor(host, port, self.limits, self._application, tls=tls, stop_grace_s=stop_grace_s)
@@ -120,4 +124,6 @@ class StatusPage(Service):
         return web.json_response({"live": alive, "loop_lag_s": round(late_s, 3)}, status=200 if alive else 503)
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
+        if self._disks is not None:
+            await self._disks.look()
         return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

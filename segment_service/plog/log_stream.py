@@ -81,6 +81,8 @@ class LogStream(Service):
         self._full = asyncio.Event()
         self._rejoin: asyncio.Task[None] | None = None
         self._rejoin_due = False
+        self.failures_total = 0
+        """See ``DurableDataLog.failures_total``."""
         self._urgent_below = 0
         """Frames with a lower sequence may exceed the memory that the servers allow."""
 
@@ -282,6 +284,7 @@ class LogStream(Service):
     async def _heal(self) -> None:
         """Hand the plog over; while appends make no progress, ever more slowly and for a limited time. A full server is
         waited for without a limit: it gets room once Tier 2 has what it holds."""
+        self.failures_total += 1
         if self.is_full:
             await self._wait_room()
             await self._supply.give_up_full_spare()

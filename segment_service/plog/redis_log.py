@@ -164,6 +164,10 @@ class RedisDataLog:
         return Replication(self.repair.under_replicated_plogs, self.repair.servers_out)
 
     @property
+    def failures_total(self) -> int:
+        return 0 if self._stream is None else self._stream.failures_total
+
+    @property
     def is_full(self) -> bool:
         return self._stream is not None and self._stream.is_full
 

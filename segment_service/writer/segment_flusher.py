@@ -12,6 +12,7 @@ from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentD
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.latency import LatencyCounts
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
@@ -49,6 +50,7 @@ class SegmentFlusher:
         clock: Clock,
         rng: random.Random,
         config: WriterConfig,
+        flushes: LatencyCounts,
     ) -> None:
         self.flushed_bytes = 0
         self.writes = 0
@@ -59,6 +61,7 @@ class SegmentFlusher:
         self._clock = clock
         self._rng = rng
         self._config = config
+        self._flushes = flushes
         self._log = structlog.get_logger(service=f"storage-writer-{source.container_id}")
 
     async def run(self, aggregator: SegmentAggregator, goes_on: Callable[[], bool]) -> None:
@@ -205,6 +208,7 @@ class SegmentFlusher:
         if gone < end:
             data += self._source.read_cached(segment_id, gone, end - gone)
         metadata = self._source.segment(segment_id)
+        began_s = self._clock.monotonic_s()
         try:
             # The zeros come of a truncation that is ahead in the log.
             await self._storage.write(segment_id, start, data, step.sequence if gone == start else None)
@@ -213,6 +217,7 @@ class SegmentFlusher:
             raise
         self._compared(metadata)
         failpoint(STORED)
+        self._flushes.note(self._clock.monotonic_s() - began_s)
         self.flushed_bytes += end - start
         self.writes += 1
         aggregator.written(end)

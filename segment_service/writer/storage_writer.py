@@ -10,6 +10,7 @@ from pravega_common.errors import ContainerOffline, FailedError, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
+from pravega_common.services.latency import LatencyCounts
 from segment_service.contracts.operations import (
     Append,
     Delete,
@@ -51,13 +52,17 @@ class StorageWriter(Service):
         clock: Clock,
         config: WriterConfig | None = None,
         rng: random.Random | None = None,
+        flushes: LatencyCounts | None = None,
     ) -> None:
+        """``flushes``: counts how long the writes of segments to Tier 2 take."""
         super().__init__(f"storage-writer-{source.container_id}")
         self.config = config or WriterConfig()
         self._source = source
         self._clock = clock
         self._aggregators = Aggregators(source, self.config.idle_segments_max)
-        self.flusher = SegmentFlusher(source, storage, self._aggregators, clock, rng or random.Random(), self.config)
+        self.flusher = SegmentFlusher(
+            source, storage, self._aggregators, clock, rng or random.Random(), self.config, flushes or LatencyCounts()
+        )
         self._waiting = SegmentOrder[int]()
         """Segments with something to flush, by the lowest sequence number of it."""
         self._schedule = FlushSchedule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from pravega_spark.commands.scratch import make_scratch, scratch_scope
 from pravega_spark.standalone.process import StandaloneProcess
+from pravega_streams.client import StreamClient
 from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import send
@@ -23,6 +26,9 @@ from tests.support.processes import send
 time_max_s = 30.0
 """All of doctor, on a busy machine; its checks end after 6 s, and the round trip after 8 s."""
 well_time_max_s = 120.0
+time_to_first_step_s = 5.0
+"""From the start of doctor to its round trip, on a busy machine; less than what controllers and stores may take."""
+time_to_cut_off_s = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +71,49 @@ def test_a_redis_that_stands_still(cluster: StandaloneProcess) -> None:
     trip = found["round trip"]
     assert "no end within 8 s, at: making a scope" in trip["detail"]
     assert trip["remedy"] == "see problem lease-lost: look at the Redis or file that cluster.cpo names"
+
+
+def scratch_scopes(cluster: StandaloneProcess) -> set[str]:
+    with StreamClient(cluster.controller_uri) as client:
+        return {scope for scope in client.controller.list_scopes() if scope.startswith("doctor-")}
+
+
+def test_old_scopes_of_earlier_runs_are_removed_and_no_others(cluster: StandaloneProcess) -> None:
+    now_s = time.time()
+    old, empty, young, used = (scratch_scope(now_s - age_s) for age_s in (3_600, 3_600, 60, 3_600))
+    foreign = "doctor-who"
+    with StreamClient(cluster.controller_uri) as client:
+        for scope in (old, young, used):
+            make_scratch(client, scope)
+        client.controller.create_stream(used, "mine")
+        for scope in (empty, foreign):
+            client.controller.create_scope(scope)
+    found = doctor(cluster)
+    (cleaned,) = [check for check in found["checks"] if check["check"] == "clean-up"]
+    assert found["ok"] and cleaned["ok"] and {old, empty} == set(re.findall(r"doctor-[0-9a-f-]+", cleaned["detail"]))
+    assert scratch_scopes(cluster) == {young, used, foreign}
+    assert not [check for check in doctor(cluster)["checks"] if check["check"] == "clean-up"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_removes_its_scope(cluster: StandaloneProcess, number: signal.Signals) -> None:
+    before = scratch_scopes(cluster)
+    stores = [cluster.pid(f"segment-store-{index}") for index in range(2)]
+    command = [sys.executable, "-m", "pravega_spark", "doctor", "--json", "--controller", cluster.controller_uri]
+    for pid in stores:
+        send(pid, signal.SIGSTOP)
+    try:
+        # Controllers answer, and the round trip stands at its first step, which the stores do once they go on.
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(time_to_first_step_s)
+        running.send_signal(number)
+        time.sleep(time_to_cut_off_s)
+    finally:
+        for pid in stores:
+            send(pid, signal.SIGCONT)
+    assert running.wait(time_max_s) != 0
+    eventually_blocking(lambda: doctor(cluster)["ok"], "a cluster that is well", well_time_max_s)
+    assert scratch_scopes(cluster) == before
 
 
 def test_a_store_that_stands_still(cluster: StandaloneProcess) -> None:

@@ -74,6 +74,9 @@ def test_a_write_and_a_read_are_seen_and_recorded(cluster: StandaloneProcess) ->
     assert values[("pravega_store_request_seconds_count", "SetupAppend")] >= 1
     assert values[("pravega_controller_call_seconds_count", "createStream")] >= 1
     assert (values[("pravega_store_ready",)], values[("pravega_controller_ready",)]) == (1, 1)
+    assert values[("pravega_store_recovery_seconds_count",)] == values[("pravega_store_containers",)]
+    assert 0 < values[("pravega_store_disk_free_bytes", "tier2")] < values[("pravega_store_disk_bytes", "tier2")]
+    eventually_blocking(lambda: values_of(cluster)[("pravega_store_flush_seconds_count",)] >= 1, "a write to Tier 2")
     audit = (cluster.folder / "data" / "logs" / "audit-controller.jsonl").read_text().splitlines()
     calls = [(record["call"], record["on"], record["outcome"]) for record in map(json.loads, audit)]
     assert calls == [("createScope", "s", "SUCCESS"), ("createStream", "s/t", "SUCCESS")]

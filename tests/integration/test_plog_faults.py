@@ -65,6 +65,7 @@ async def test_a_cut_connection_heals_at_the_same_epoch(proxy: CuttingProxy, swa
         proxy.swallow_answers = False
     await writing
     assert (history.error, len(history.acked), log.epoch) == (None, 200, 1)
+    assert 1 <= log.failures_total <= 4
     new, entries = await recover(cpo, SETTINGS)
     check_history(entries, [history])
     assert len(entries) == 200

@@ -70,9 +70,13 @@ class Load:
 
     def _run(self) -> None:
         with StreamClient(self._client.address) as client, EventWriter(client, SCOPE, STREAM) as writer:
+            transactional = TransactionalWriter(client, SCOPE, STREAM)
             while not self._ended.wait(load_pause_s):
                 writer.write(bytes(100), "k")
                 writer.flush()
+                transaction = transactional.begin()
+                transaction.write(bytes(100), "k")
+                transaction.commit()
                 next(iter(read_events(client, SCOPE, STREAM)))
 
 

@@ -10,7 +10,7 @@ import itertools
 import operator
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -40,7 +40,7 @@ _ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
     "*": operator.mul,
     "/": lambda one, other: one / other if other else float("nan"),
 }
-_LEVELS: Final = (frozenset(("or",)), frozenset(_COMPARISONS), frozenset("+-"), frozenset("*/"))
+_LEVELS: Final = (frozenset(("or",)), frozenset(("and",)), frozenset(_COMPARISONS), frozenset("+-"), frozenset("*/"))
 """Operators that bind equally, those that bind least first."""
 
 
@@ -128,8 +128,22 @@ class _Evaluation:
             return self._primary()
         value = self._binary(level + 1)
         while self._sees(*_LEVELS[level]):
-            value = _combined(self._next(), value, self._binary(level + 1))
+            token, on = self._next(), self._matching()
+            other = self._binary(level + 1)
+            value = (
+                _combined(token, value, other) if on is None else _matched(token, _vector(value), _vector(other), on)
+            )
         return value
+
+    def _matching(self) -> list[str] | None:
+        """The labels by which both sides are matched, of which the left one may have several; ``None`` for all."""
+        if not self._sees("on"):
+            return None
+        self._next("on")
+        names = self._names()
+        if self._sees("group_left"):
+            self._next("group_left")
+        return names
 
     def _primary(self) -> Value:
         token = self._next()
@@ -137,9 +151,9 @@ class _Evaluation:
             return float(token)
         if token == "(":
             return self._closed(self._binary(0))
-        if token == "sum":
-            return self._sum()
-        if token in ("rate", "increase"):
+        if token == "sum" or (token == "max" and self._sees("by")):
+            return self._aggregate(sum if token == "sum" else max)
+        if token in ("rate", "increase", "delta"):
             self._next("(")
             return self._closed(self._growth(token))
         if token == "histogram_quantile":
@@ -156,17 +170,17 @@ class _Evaluation:
         self._next(")")
         return value
 
-    def _sum(self) -> Value:
+    def _aggregate(self, join: Callable[[Iterable[float]], float]) -> Value:
         kept: list[str] = []
         if self._sees("by"):
             self._next("by")
             kept = self._names()
         self._next("(")
         value = self._closed(self._binary(0))
-        sums: defaultdict[Labels, float] = defaultdict(float)
+        groups: defaultdict[Labels, list[float]] = defaultdict(list)
         for labels, one in _vector(value).items():
-            sums[frozenset(item for item in labels if item[0] in kept)] += one
-        return dict(sums)
+            groups[_only(labels, kept)].append(one)
+        return {labels: join(values) for labels, values in groups.items()}
 
     def _names(self) -> list[str]:
         self._next("(")
@@ -184,7 +198,7 @@ class _Evaluation:
         found = self._samples.within(name, seconds_of(self._next()))
         self._next("]")
         return {
-            labels: _grown(series) / (series[-1][0] - series[0][0] if function == "rate" else 1.0)
+            labels: _grown(series, function) / (series[-1][0] - series[0][0] if function == "rate" else 1.0)
             for labels, series in found.items()
             if len(series) > 1 and fits(dict(labels))
         }
@@ -217,6 +231,8 @@ def _combined(token: str, one: Value, other: Value) -> Value:
     """Series are combined with those of the same labels, and with a number; comparisons keep what they hold for."""
     if token == "or":
         return {**_vector(other), **_vector(one)}
+    if token == "and":
+        return {labels: value for labels, value in _vector(one).items() if labels in _vector(other)}
     if isinstance(one, float) and isinstance(other, float):
         raise ValueError(f"{one} {token} {other}: two numbers")
     names = one if isinstance(other, float) else other if isinstance(one, float) else one.keys() & other.keys()
@@ -230,9 +246,24 @@ def _combined(token: str, one: Value, other: Value) -> Value:
     return result
 
 
-def _grown(series: Series) -> float:
-    """What a counter grew; one that fell began again at zero."""
+def _only(labels: Labels, names: Collection[str]) -> Labels:
+    return frozenset(item for item in labels if item[0] in names)
+
+
+def _matched(token: str, one: Vector, other: Vector, on: Collection[str]) -> Vector:
+    """Series of the left side, with their labels, beside those of the right side that have the same values of some."""
+    sides = {_only(labels, on): value for labels, value in other.items()}
+    if len(sides) < len(other):
+        raise ValueError(f"several series of the right side of {token} have the same {', '.join(on)}")
+    beside = {labels: sides[_only(labels, on)] for labels in one if _only(labels, on) in sides}
+    return _combined(token, one, beside)
+
+
+def _grown(series: Series, function: str) -> float:
+    """What a counter grew, one that fell having begun again at zero, or by how much a gauge is greater than before."""
     values = [value for _, value in series]
+    if function == "delta":
+        return values[-1] - values[0]
     return sum(new - old if new >= old else new for old, new in itertools.pairwise(values))
 
 

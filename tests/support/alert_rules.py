@@ -11,8 +11,8 @@ from tests.support.repository import ROOT
 
 RULES: Final = ROOT / "conf" / "deploy" / "prometheus" / "alerts.yml"
 DASHBOARD: Final = ROOT / "conf" / "deploy" / "grafana" / "dashboard.json"
-FUNCTIONS: Final = frozenset(("histogram_quantile", "rate", "increase", "sum", "min", "max", "count", "topk"))
-_WORDS: Final = frozenset(("by", "on", "or", "and", "unless"))
+FUNCTIONS: Final = frozenset(("histogram_quantile", "rate", "increase", "delta", "sum", "min", "max", "count", "topk"))
+_WORDS: Final = frozenset(("by", "on", "or", "and", "unless", "group_left"))
 TOKEN: Final = re.compile(
     r"""\s+|"[^"]*"|\$__rate_interval|\d+(?:\.\d+)?[smhd]?|[A-Za-z_:][\w:]*|=~|!~|!=|==|>=|<=|[-+*/<>=(){}\[\],]"""
 )

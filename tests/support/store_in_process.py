@@ -56,6 +56,7 @@ class RunningStore:
     port: int
     client: RawClient
     cpo: InMemoryCPO
+    process: SegmentStoreProcess
 
 
 @asynccontextmanager
@@ -80,6 +81,6 @@ async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
     await cpo.put_assignment(0, {0: "store", 1: "store"})
     endpoint = Endpoint(*process.published)
     client = RawClient(FixedEndpoint(endpoint))
-    yield RunningStore(endpoint.port, client, cpo)
+    yield RunningStore(endpoint.port, client, cpo, process)
     client.close()
     await process.stop()

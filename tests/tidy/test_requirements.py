@@ -46,6 +46,7 @@ FOLDERS: Final = {
     "services": PACKAGES,
     "rocksdb": PACKAGES,
     "versions_test": ("tests",),
+    "python_test": ("tests",),
     "test": ("tests",),
     "dev": ("scripts", "tests"),
 }

@@ -167,6 +167,10 @@ class InMemoryDataLog:
         return self.replication_now
 
     @property
+    def failures_total(self) -> int:
+        return 0
+
+    @property
     def is_full(self) -> bool:
         return self._full.is_set()
 

@@ -33,6 +33,15 @@ def values(expression: str, *pages: str | None) -> list[float]:
         ("a / b > 0.8", 'a{s="1"} 9\na{s="2"} 9\nb{s="1"} 10\nb{s="2"} 20\n', [0.9]),
         ("a / (b > 0) > 0.8", "a 9\nb 0\n", []),
         ("a > 5 or b > 5", "a 1\nb 6\n", [6.0]),
+        ("a > 1 and b > 1", "a 2\nb 2\n", [2.0]),
+        ("a > 1 and b > 1", "a 2\nb 1\n", []),
+        ("a < 5 and on (x) b > 1", 'a{x="1",y="1"} 2\na{x="2",y="1"} 3\nb{x="2"} 2\n', [3.0]),
+        ("a / on (x) sum by (x) (b) > 0", 'a{x="1"} 6\nb{x="1",y="1"} 1\nb{x="1",y="2"} 2\n', [2.0]),
+        (
+            "max by (x, y) (a) > on (x) group_left 2 * sum by (x) (b)",
+            'a{x="1",y="1"} 5\na{x="1",y="2"} 3\nb{x="1"} 2\n',
+            [5.0],
+        ),
         ("sum by (x) (a) > 2", 'a{x="1",y="1"} 2\na{x="1",y="2"} 1\na{x="2"} 1\n', [3.0]),
     ],
 )
@@ -54,6 +63,42 @@ def test_growth_counts_a_restart_from_zero_and_ends_with_its_range() -> None:
     assert values("rate(a_total[10s]) > 0", *pages) == [0.4]
 
 
+def test_the_change_of_a_gauge_may_be_a_fall() -> None:
+    assert values("delta(a[10m]) > 0", "a 5\n", "a 1\n", "a 7\n") == [2]
+    assert values("delta(a[10m]) < 0", "a 5\n", "a 9\n", "a 1\n") == [-4]
+
+
+def test_a_right_side_with_several_series_is_refused() -> None:
+    expression = "a > on (x) b"
+    with pytest.raises(ValueError, match="several series"):
+        values(expression, 'a{x="1"} 5\nb{x="1",y="1"} 1\nb{x="1",y="2"} 1\n')
+
+
+def test_the_end_of_what_an_outage_of_tier2_leaves() -> None:
+    expression = next(rule["expr"] for rule in alerts() if rule["alert"] == "Tier2OutageEnds")
+    page = (
+        "pravega_store_unflushed_bytes_limit 1000000\npravega_store_unflushed_bytes {0}\n"
+        'pravega_container_log_bytes_total{{container="1"}} {0}\npravega_store_tier2_failing_seconds {1}\n'
+    )
+
+    def seconds_left(step_bytes: int, failing_s: int) -> list[float]:
+        return values(expression, *[page.format(number * step_bytes, failing_s) for number in (1, 2, 3)])
+
+    assert seconds_left(100_000, 30) == [70.0]
+    assert seconds_left(10_000, 30) == [], "970 s are left"
+    assert seconds_left(100_000, 0) == [], "Tier 2 answers"
+
+
+def test_a_subscriber_that_reads_less_than_is_written() -> None:
+    expression = next(rule["expr"] for rule in alerts() if rule["alert"] == "SubscriberFallsBehind")
+    page = (
+        'pravega_controller_subscriber_behind_bytes{{stream="s/t",subscriber="s/q"}} {0}\n'
+        'pravega_store_stream_in_bytes_total{{stream="s/t"}} {1}\n'
+    )
+    for behind, written, expected in ((900, 1_000, [800.0]), (200, 1_000, []), (100, 100, [])):
+        assert values(expression, page.format(100, 0), page.format(behind, written)) == expected
+
+
 def test_a_quantile_lies_inside_its_bucket() -> None:
     expression = "histogram_quantile(0.5, sum by (le) (rate(h_bucket[5m]))) > 0"
     assert values(expression, BUCKETS % (0, 0), BUCKETS % (10, 10)) == [1.5]
@@ -61,7 +106,7 @@ def test_a_quantile_lies_inside_its_bucket() -> None:
     assert values(expression, BUCKETS % (0, 0), BUCKETS % (0, 0)) == []
 
 
-@pytest.mark.parametrize("wrong", ["max(a) > 1", "a > 1 and b", "1 > a[5m]", "count(a)"])
+@pytest.mark.parametrize("wrong", ["max(a) > 1", "a > 1 unless b", "1 > a[5m]", "count(a)"])
 def test_what_no_rule_uses_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"understood|belongs|two numbers"):
         evaluate(wrong, scraped(wrong, "a 1\n"))

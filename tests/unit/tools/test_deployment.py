@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,12 +17,14 @@ from controller_service.config import ControllerConfig
 from pravega_common.services.settings import ServiceSettings
 from segment_service.config import SegmentStoreConfig
 from tests.support.plain_yaml import read_yaml
+from tests.support.prometheus import program
 from tests.support.repository import ROOT
 
 DEPLOY = ROOT / "conf" / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 CONFIGS: dict[str, type[ServiceSettings]] = {"segment-store": SegmentStoreConfig, "controller": ControllerConfig}
 PREFIXES = {"segment-store": "PRAVEGA_SEGMENT_STORE_", "controller": "PRAVEGA_CONTROLLER_"}
+KUBERNETES_VERSIONS = ("1.25", "1.37")
 STORE_PAGES = (ROOT / "segment_service" / "health" / "status_page.py").read_text()
 
 
@@ -133,6 +136,50 @@ def test_kustomize_renders_all() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\nkind: ") == sum(1 for _ in manifests())
     assert done.stdout.count("image: registry.example.org/pravega-spark:latest") == 4
+
+
+def kubernetes_refuses(file: Path, version: str) -> str:
+    """What the schemas of a version of Kubernetes find wrong with the resources of a file; empty for nothing."""
+    command = [str(program("kubernetes-validate")), "--strict", "--quiet", "-k", version, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = done.stdout + done.stderr
+    assert (done.returncode == 0) == (found == ""), found
+    return found
+
+
+@pytest.mark.skipif(program("kubernetes-validate") is None, reason="scripts/setup --kubernetes was not run")
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kubernetes_accepts_the_manifests(version: str, tmp_path: Path) -> None:
+    files = sorted(set(KUBERNETES.glob("*.yaml")) - {KUBERNETES / "kustomization.yaml"})
+    if shutil.which("kubectl") is not None:
+        rendered = tmp_path / "rendered.yaml"
+        rendered.write_bytes(subprocess.run(["kubectl", "kustomize", str(KUBERNETES)], capture_output=True).stdout)
+        files.append(rendered)
+    assert [kubernetes_refuses(file, version) for file in files] == [""] * len(files)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text((KUBERNETES / "controller.yaml").read_text().replace("replicas: 2", "replicas: two", 1))
+    assert "replicas" in kubernetes_refuses(wrong, version)
+    wrong.write_text((KUBERNETES / "controller.yaml").read_text().replace("replicas:", "replica:", 1))
+    assert "replica" in kubernetes_refuses(wrong, version)
+
+
+def has_compose() -> bool:
+    asked = ["docker", "compose", "version"]
+    return (
+        shutil.which("docker") is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not has_compose(), reason="docker compose is not here; it needs no engine for this")
+def test_compose_reads_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRAVEGA_REDIS_PASSWORD", "secret")
+    command = ["docker", "compose", "-f", str(DEPLOY / "container" / "compose.yml"), "config", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["services"].keys() == compose_services().keys()
+    monkeypatch.delenv("PRAVEGA_REDIS_PASSWORD")
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "PRAVEGA_REDIS_PASSWORD" in refused.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")

@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from controller_service.errors import IllegalState
 from controller_service.queue.request_queue import Postpone, Request
@@ -19,6 +20,7 @@ from controller_service.transactions.scheduling import COMMIT_KIND
 from pravega_common import names
 from pravega_common.errors import InvalidArgument, StreamNotFound
 from pravega_common.model.transactions import PingStatus, TransactionState
+from tests.support.eventually import eventually
 from tests.support.transaction_world import Instance, World
 
 S, T = "scope", "stream"
@@ -69,6 +71,26 @@ async def test_a_commit_becomes_readable_in_commit_order(world: World, one: Inst
     assert list(world.segments.stream_events(S, T).values()) == [["b", "a"], ["b", "a"]]
     assert world.segments.transaction_segments() == []
     assert await (await world.streams.open(S, T)).state() is StreamState.ACTIVE
+
+
+async def test_what_became_of_transactions_is_counted_once(world: World, one: Instance) -> None:
+    def counts() -> list[float]:
+        name, rounds = "pravega_controller_transactions_total", "pravega_controller_commit_round_seconds_count"
+        found = [REGISTRY.get_sample_value(name, {"event": event}) for event in ("begun", "committed", "aborted")]
+        return [value or 0.0 for value in (*found, REGISTRY.get_sample_value(rounds))]
+
+    before = counts()
+    first, second, third = [await world.begin(one, S, T, label) for label in ("a", "b", "c")]
+    for _ in range(2):
+        for decided in (first, second):
+            assert await world.run(one.transactions.commit(S, T, decided.id))
+        assert await world.run(one.transactions.abort(S, T, third.id))
+    for decided in (first, second):
+        await settled(world, one, decided.id, TransactionState.COMMITTED)
+    await settled(world, one, third.id, TransactionState.ABORTED)
+    await eventually(lambda: world.segments.transaction_segments() == [], "the end of the abort")
+    begun, committed, aborted, rounds = (now - then for now, then in zip(counts(), before, strict=True))
+    assert (begun, committed, aborted) == (3, 2, 1) and 1 <= rounds <= 2
 
 
 async def test_decisions_are_final_and_repeatable(world: World, one: Instance) -> None:

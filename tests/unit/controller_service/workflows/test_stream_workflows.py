@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 
 from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Postpone, Request, SubmittedRequest
@@ -123,6 +124,21 @@ async def test_a_scale_that_fits_no_more_is_dropped(stream: Controller, parts: C
     await stream.parts.workflows.scale.start(S, T, [first.segment_id], [(0.0, middle), (middle, first.key_end)], 1)
     await until_active(stream, 2)
     await audit(stream, parts.access)
+
+
+async def test_scales_are_counted_by_what_they_make_of_a_stream(stream: Controller) -> None:
+    def counts() -> list[float]:
+        name = "pravega_controller_scales_total"
+        return [REGISTRY.get_sample_value(name, {"segments": kind}) or 0.0 for kind in ("more", "fewer", "as_many")]
+
+    before, start = counts(), stream.parts.workflows.scale.start
+    await start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    parts = (await until_active(stream, 1)).segments
+    await start(S, T, [segment.segment_id for segment in parts if segment.key_end <= 0.5], [(0.0, 0.5)], 1)
+    await until_active(stream, 2)
+    await start(S, T, [1], [(0.5, 1.0)], 1)
+    await until_active(stream, 3)
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
 
 
 async def test_the_same_scale_again_answers_the_same(stream: Controller) -> None:

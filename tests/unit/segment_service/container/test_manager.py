@@ -12,6 +12,7 @@ from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
+from segment_service.container.start_counts import StartCounts
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -26,14 +27,16 @@ class Cluster:
         self.cpo = InMemoryCPO(self.clock)
         self.kit = ContainerKit(clock=self.clock)
         self.stores: dict[str, tuple[ContainerManager, ContainerRegistry]] = {}
+        self.starts: dict[str, StartCounts] = {}
         self.problems: list[Problem] = []
         """What the health of every store names."""
 
     async def start(self, store_id: str) -> ContainerRegistry:
         registry = ContainerRegistry()
         config = ManagerConfig(store_id, "localhost", 1, f"{store_id}-1", lease_ms=1_000, stale_read_max_ms=1_000)
+        starts = self.starts[store_id] = StartCounts()
         manager = ContainerManager(
-            config, self.cpo, registry, self.kit.make, self.clock, problems=lambda: self.problems
+            config, self.cpo, registry, self.kit.make, self.clock, problems=lambda: self.problems, starts=starts
         )
         await manager.start()
         self.stores[store_id] = (manager, registry)
@@ -100,6 +103,19 @@ async def test_a_container_that_cannot_start_is_reported(cluster: Cluster) -> No
     await eventually(lambda: reports(cluster, "one", ((0, 1),)), "the failure is reported")
     await cluster.assign({0: "one"})
     await eventually(lambda: hosted(registry) == {0}, "assigned again, it starts")
+
+
+async def test_starts_and_failures_are_counted(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    starts = cluster.starts["one"]
+    await cluster.assign({0: "one", 1: "one"})
+    await eventually(lambda: hosted(registry) == {0, 1}, "the containers run")
+    assert (starts.recoveries.count, starts.failures) == (2, 0)
+    registry.get(0).fail(Unavailable("broken"))
+    await eventually(lambda: reports(cluster, "one", ((0, 1),)), "the failure is reported")
+    await cluster.assign({0: "one", 1: "one"})
+    await eventually(lambda: hosted(registry) == {0, 1}, "assigned again, it starts")
+    assert (starts.recoveries.count, starts.failures) == (3, 1)
 
 
 async def test_a_log_that_was_lost_is_reported_with_the_reason(cluster: Cluster) -> None:

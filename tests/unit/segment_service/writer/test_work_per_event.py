@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pravega_common.services.latency import LatencyCounts
 from segment_service.contracts.operations import MapSegment
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
@@ -33,7 +34,8 @@ class World:
             self.log.commit(MapSegment(sequence_number=number, name=f"scope/segment-{number}", segment_id=number))
         self.source = FakeWriterDataSource(self.log)
         self.storage = RollingStorage(InMemoryChunkStorage(), 1, self.clock, background=False)
-        self.writer = StorageWriter(self.source, self.storage, self.clock, CONFIG, random.Random(1))
+        self.flushes = LatencyCounts()
+        self.writer = StorageWriter(self.source, self.storage, self.clock, CONFIG, random.Random(1), self.flushes)
         for name in ("is_idle", "first_sequence"):
             self._count(monkeypatch, name)
 
@@ -108,6 +110,7 @@ async def test_a_flush_is_a_look_at_its_own_segment(world: World) -> None:
         await eventually(lambda sequence=sequence: world.source.acknowledged >= sequence)  # type: ignore[misc]
     assert world.source.acknowledged < first + 2 * events
     assert world.looks <= events * looks_per_event_max
+    assert world.flushes.count == world.writer.flusher.writes > 0
 
 
 async def test_idle_segments_are_not_looked_through(world: World) -> None:
