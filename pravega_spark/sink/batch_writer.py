@@ -20,6 +20,7 @@ from pravega_spark.sink.commit_protocol import APPLICATION_PREFIX
 from pravega_spark.sink.sink_secret import secret_of_write
 from pravega_spark.sink.task_writer import note_direct, write_rows
 from pravega_spark.spark_errors import in_sentences
+from pravega_spark.worker_socket import SentToTask
 
 
 def batch_identity(options: WriteOptions) -> BatchIdentity:
@@ -39,7 +40,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
 
 
 @in_sentences
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(SentToTask, DataSourceArrowWriter):
     """The writer of one job. Its pickled copies write the tasks and commit: all of them have the identity made here."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:

@@ -16,12 +16,13 @@ from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
 from pravega_spark.spark_errors import in_sentences
+from pravega_spark.worker_socket import SentToTask
 
 rows_per_batch: Final = 4_096
 
 
 @in_sentences
-class RowStreamWriter(DataSourceStreamWriter):
+class RowStreamWriter(SentToTask, DataSourceStreamWriter):
     """The writer of a query; ``schema`` is that of the rows."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns, schema: pa.Schema, *, overwrite: bool) -> None:

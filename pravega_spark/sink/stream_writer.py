@@ -11,10 +11,11 @@ from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.streaming import StreamingSink
 from pravega_spark.spark_errors import in_sentences
+from pravega_spark.worker_socket import SentToTask
 
 
 @in_sentences
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(SentToTask, DataSourceStreamArrowWriter):
     """The writer of a query."""
 
     def __init__(self, options: WriteOptions, columns: WrittenColumns, *, overwrite: bool) -> None:

@@ -21,6 +21,7 @@ from pravega_spark.source.read_streams import some_streams_of
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.spark_errors import in_sentences
+from pravega_spark.worker_socket import SentToTask
 
 batch_partition_bytes: Final = 128 * 1024 * 1024
 """The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
@@ -33,7 +34,7 @@ METADATA_SCHEMAS = {
 
 
 @in_sentences
-class BatchReader(DataSourceReader):
+class BatchReader(SentToTask, DataSourceReader):
     """The reader of a batch, planned on the driver and pickled to executors.
 
     Positions are chosen when Spark asks for the partitions.

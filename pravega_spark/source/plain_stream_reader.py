@@ -29,6 +29,7 @@ from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.spark_version import ADMISSION_CONTROL, refuse
+from pravega_spark.worker_socket import SentToTask
 
 _ABSENT: Final = (
     "approx_bytes_per_trigger",
@@ -40,7 +41,7 @@ _ABSENT: Final = (
 
 
 @in_sentences
-class PlainStreamReader(DataSourceStreamReader):
+class PlainStreamReader(SentToTask, DataSourceStreamReader):
     """The reader of a query without limits; the one that is pickled to executors only reads spans."""
 
     def __init__(

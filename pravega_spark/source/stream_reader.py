@@ -39,6 +39,7 @@ from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 from pravega_spark.spark_errors import in_sentences
+from pravega_spark.worker_socket import SentToTask
 
 _Infos = dict[str, dict[int, SegmentInfo]]
 
@@ -69,7 +70,7 @@ class _Taken:
 
 
 @in_sentences
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a query.
 
     The one in the source's own process keeps state; the one that is pickled to executors only reads spans.
