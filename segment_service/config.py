@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from pravega_common.services.cache_size import cache_bytes_default
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.logs import LogSection
 from pravega_common.services.redis_access import RedisSection
@@ -139,9 +140,14 @@ def _is_loopback(host: str) -> bool:
 
 
 class CacheSection(Section):
-    bytes_max: Bytes = 512 * 1024 * 1024
+    bytes_max: Annotated[int, Field(ge=0)] = 0
     disk_folder: str = ""
     disk_bytes_max: Bytes = 8 * 1024 * 1024 * 1024
+
+    @property
+    def memory_bytes_max(self) -> int:
+        """The size of the cache in memory, as it is set or by the memory of the machine."""
+        return self.bytes_max or cache_bytes_default()
 
 
 class TrafficSection(Section):
@@ -195,10 +201,10 @@ class SegmentStoreConfig(ServiceSettings):
                 "test set tier1.allow_unsafe_redis = true"
             )
         store, cache = self.store, self.cache
-        if store.unflushed_bytes_max * 3 // 2 > cache.bytes_max:
+        if store.unflushed_bytes_max * 3 // 2 > cache.memory_bytes_max:
             found.append(
                 f"store.unflushed_bytes_max = {store.unflushed_bytes_max} must be at most two thirds of "
-                f"cache.bytes_max = {cache.bytes_max}: what is not in Tier 2 stays in the cache"
+                f"cache.bytes_max = {cache.memory_bytes_max}: what is not in Tier 2 stays in the cache"
             )
         if self.auto_scale.tick_ms > self.auto_scale.window_ms:
             found.append(

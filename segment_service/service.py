@@ -140,7 +140,7 @@ class SegmentStoreProcess(Service):
         self.registry = ContainerRegistry()
         self._disk_cache = self._make_disk_cache()
         self._cache = CacheManager(
-            InMemoryCacheStorage(config.cache.bytes_max),
+            InMemoryCacheStorage(config.cache.memory_bytes_max),
             self._disk_cache,
             lambda is_exceeded: self.back_pressure.hold("cache", is_exceeded),
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.machine_memory import memory_bytes
 from pravega_common.services.log_choices import LogFormat as LogFormat
 from pravega_common.services.log_choices import LogLevel as LogLevel
 
@@ -122,9 +123,8 @@ class StandaloneOptions:
         """Returns ``maxmemory`` of a plog server; by default never less than what the stores ask for."""
         if self.redis_memory_mib:
             return self.redis_memory_mib << 20
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         least = self.segment_stores * redis_bytes_per_store + self.containers * redis_bytes_per_container
-        return max(int(machine * redis_memory_share_default) // self.redis_servers, least)
+        return max(int(memory_bytes() * redis_memory_share_default) // self.redis_servers, least)
 
     @property
     def redis_memory_mib_needed(self) -> int:

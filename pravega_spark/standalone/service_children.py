@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pravega_common.services.cache_size import cache_bytes_default
 from pravega_common.services.security.cluster_keys import make_key_file
 from pravega_spark.standalone.liveness import LivenessProbe
 from pravega_spark.standalone.options import StandaloneOptions, authority_file
@@ -49,11 +50,12 @@ def segment_store_spec(
         **tiers,
         "log": _log_section(options),
     }
+    cache: dict[str, str | int | bool | list[str]] = {"bytes_max": cache_bytes_default(options.segment_stores)}
     if options.cache_folder is not None:
-        cache: dict[str, str | int | bool | list[str]] = {"disk_folder": str(options.cache_folder.resolve() / name)}
+        cache["disk_folder"] = str(options.cache_folder.resolve() / name)
         if options.cache_mib:
             cache["disk_bytes_max"] = options.cache_mib << 20
-        settings["cache"] = cache
+    settings["cache"] = cache
     file = write_settings(conf / f"{name}.toml", settings)
     return _spec(name, "segment_service", file, logs, port, _liveness(options, metrics_port, "/health/live"))
 

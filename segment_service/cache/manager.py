@@ -8,7 +8,7 @@ from typing import Final
 
 from pravega_common.invariants import check
 from segment_service.cache.recency import Recency
-from segment_service.contracts.cache_entry import CacheEntry
+from segment_service.contracts.cache_entry import CacheEntry, Origin
 from segment_service.contracts.cache_storage import CacheStorage
 from segment_service.contracts.second_level_cache import SecondLevelCache
 
@@ -19,8 +19,22 @@ ahead_of_scans_fraction: Final = 1 / 4
 would evict what the other has not read yet."""
 kept_from_scans_fraction: Final = 1 / 4
 """The part of the cache that scans do not evict from: the latest appends, and what was read at random."""
+appended_bytes_max_default: Final = 512 * 1024 * 1024
+"""The most that appends keep beyond what is not in Tier 2 yet, however large the cache is. Their memory is used again
+and again; a cache that grew by each append would cost it fresh pages, 0.4 CPU seconds a GB."""
 trim_fraction: Final = 1 / 64
 """A trim goes this fraction of the budget below it, so that not every insert trims."""
+
+
+class _Group:
+    """The entries of one origin that may be evicted, and the bytes that they hold."""
+
+    def __init__(self) -> None:
+        self.recency = Recency()
+        self.bytes_held = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.recency)
 
 
 class CacheManager:
@@ -28,7 +42,8 @@ class CacheManager:
 
     Owners declare an entry evictable once all its bytes are in Tier 2 and take that back when it grows; only
     declared entries are ever evicted, oldest generation first, except that scans evict what they brought themselves
-    while other entries hold no more than ``kept_from_scans_fraction``. When nothing is left to evict the cache stays
+    while other entries hold no more than ``kept_from_scans_fraction``, and appends keep no more than
+    ``appended_bytes_max``. When nothing is left to evict the cache stays
     above its budget (this class refuses nothing): ``is_exceeded`` tells back-pressure to stop the appends until
     something may be evicted.
     """
@@ -38,6 +53,7 @@ class CacheManager:
         storage: CacheStorage,
         second_level: SecondLevelCache | None = None,
         on_exceeded: Callable[[bool], None] | None = None,
+        appended_bytes_max: int = appended_bytes_max_default,
     ) -> None:
         """``second_level`` is offered what is evicted, and asked before Tier 2; its maker starts and stops it.
         ``on_exceeded`` is called with each change of ``is_exceeded``."""
@@ -55,9 +71,9 @@ class CacheManager:
         self._trim_to = storage.bytes_max - int(storage.bytes_max * trim_fraction)
         self._kept_bytes = int(storage.bytes_max * kept_from_scans_fraction)
         self._ahead_bytes = int(storage.bytes_max * ahead_of_scans_fraction)
-        self._used, self._scanned = Recency(), Recency()
-        self._used_bytes = self._scanned_bytes = 0
-        """What the entries that may be evicted hold: those that appends or random reads brought, and those of scans."""
+        self._appended_bytes_max = appended_bytes_max
+        self._groups = {origin: _Group() for origin in Origin}
+        self._appended, self._read, self._scanned = self._groups.values()
 
     def inserted(self, length: int) -> None:
         """Count new bytes, end a generation when it is full, and evict if the cache is above its budget."""
@@ -68,6 +84,8 @@ class CacheManager:
         if self.storage.bytes_used > self.storage.bytes_max:
             self.trim(self._trim_to)
             self._note_exceeded()
+        if self._appended.bytes_held > self._appended_bytes_max:
+            self._trim_appended()
 
     def touch(self, entry: CacheEntry) -> None:
         """The entry was used now."""
@@ -104,11 +122,11 @@ class CacheManager:
     def shrink(self, entry: CacheEntry, length: int) -> None:
         """Move the first ``length`` bytes of the entry's block, all that is filled, to a block of that capacity. Views
         on the old one stay valid."""
-        check(not entry.is_scanned, "a block of a scan is full, and cannot shrink", address=entry.address)
+        check(entry.origin is not Origin.SCANNED, "a block of a scan is full, and cannot shrink", address=entry.address)
         storage = self.storage
         smaller = storage.insert((storage.get(entry.address, 0, length),))
         if entry.is_evictable:
-            self._used_bytes -= storage.bytes_held(entry.address) - storage.bytes_held(smaller)
+            self._groups[entry.origin].bytes_held -= storage.bytes_held(entry.address) - storage.bytes_held(smaller)
         storage.delete(entry.address)
         entry.address = smaller
         if self.is_exceeded:
@@ -136,39 +154,45 @@ class CacheManager:
     def trim(self, bytes_target: int) -> int:
         """Evict until the cache uses no more than this, or nothing evictable is left; returns the bytes freed."""
         before = self.storage.bytes_used
-        while self.storage.bytes_used > bytes_target and (self._used or self._scanned):
-            entry = self._next_to_evict()
-            check(entry.is_evictable, "an entry that may not be evicted was up for eviction", address=entry.address)
-            entry.owner.evicted(entry)
-            self.drop(entry)
-        freed = before - self.storage.bytes_used
-        self.evicted_bytes += freed
-        return freed
+        while self.storage.bytes_used > bytes_target and any(self._groups.values()):
+            self._evict(self._next_to_evict())
+        return before - self.storage.bytes_used
+
+    def _trim_appended(self) -> None:
+        target = self._appended_bytes_max - int(self._appended_bytes_max * trim_fraction)
+        while self._appended.bytes_held > target:
+            self._evict(self._appended.recency.oldest())
+
+    def _evict(self, entry: CacheEntry) -> None:
+        check(entry.is_evictable, "an entry that may not be evicted was up for eviction", address=entry.address)
+        before = self.storage.bytes_used
+        entry.owner.evicted(entry)
+        self.drop(entry)
+        self.evicted_bytes += before - self.storage.bytes_used
 
     def _next_to_evict(self) -> CacheEntry:
         """The least recently used entry; one that a scan brought, while others hold less than their part."""
-        if not (self._used and self._scanned):
-            return (self._used or self._scanned).oldest()
-        is_kept = self._used_bytes <= self._kept_bytes and self._scanned_bytes > self._ahead_bytes
-        if is_kept or self._scanned.oldest_generation <= self._used.oldest_generation:
-            return self._scanned.oldest()
-        return self._used.oldest()
+        others = [group for group in (self._appended, self._read) if group]
+        if not others:
+            return self._scanned.recency.oldest()
+        other = min((group.recency for group in others), key=lambda recency: recency.oldest_generation)
+        if not self._scanned:
+            return other.oldest()
+        scanned = self._scanned.recency
+        is_kept = sum(group.bytes_held for group in others) <= self._kept_bytes
+        if is_kept and self._scanned.bytes_held > self._ahead_bytes:
+            return scanned.oldest()
+        return (scanned if scanned.oldest_generation <= other.oldest_generation else other).oldest()
 
     def _add(self, entry: CacheEntry) -> None:
-        if entry.is_scanned:
-            self._scanned_bytes += self._bytes_of(entry)
-            self._scanned.add(entry)
-        else:
-            self._used_bytes += self._bytes_of(entry)
-            self._used.add(entry)
+        group = self._groups[entry.origin]
+        group.bytes_held += self._bytes_of(entry)
+        group.recency.add(entry)
 
     def _remove(self, entry: CacheEntry) -> None:
-        if entry.is_scanned:
-            self._scanned_bytes -= self._bytes_of(entry)
-            self._scanned.remove(entry)
-        else:
-            self._used_bytes -= self._bytes_of(entry)
-            self._used.remove(entry)
+        group = self._groups[entry.origin]
+        group.bytes_held -= self._bytes_of(entry)
+        group.recency.remove(entry)
 
     def _bytes_of(self, entry: CacheEntry) -> int:
         return self.storage.bytes_held(entry.address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Protocol
 
 from segment_service.contracts.cache_storage import CacheAddress
@@ -15,15 +16,24 @@ class EntryOwner(Protocol):
         ...
 
 
+class Origin(enum.Enum):
+    """The ways in which a block comes into the cache; it keeps its origin whoever reads it later."""
+
+    APPENDED = enum.auto()
+    READ = enum.auto()
+    """A read at random brought it from Tier 2."""
+    SCANNED = enum.auto()
+    """A sequential read brought it from Tier 2; such blocks are full, and never grow."""
+
+
 class CacheEntry:
     """One block with its last use. Subclassed by the read index, which adds where the bytes belong."""
 
-    __slots__ = ("address", "generation", "is_evictable", "is_scanned", "owner")
+    __slots__ = ("address", "generation", "is_evictable", "origin", "owner")
 
-    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int, *, is_scanned: bool = False) -> None:
-        """``is_scanned``: a sequential read brought it from Tier 2; such blocks are full, and never grow."""
+    def __init__(self, owner: EntryOwner, address: CacheAddress, generation: int, origin: Origin) -> None:
         self.owner = owner
         self.address = address
         self.generation = generation
         self.is_evictable = False
-        self.is_scanned = is_scanned
+        self.origin = origin

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from pravega_common.invariants import check
-from segment_service.contracts.cache_entry import CacheEntry, EntryOwner
+from segment_service.contracts.cache_entry import CacheEntry, EntryOwner, Origin
 from segment_service.contracts.cache_storage import CacheAddress
 
 
@@ -22,10 +22,9 @@ class IndexEntry(CacheEntry):
         generation: int,
         offset: int,
         length: int,
-        *,
-        is_scanned: bool = False,
+        origin: Origin = Origin.APPENDED,
     ) -> None:
-        super().__init__(owner, address, generation, is_scanned=is_scanned)
+        super().__init__(owner, address, generation, origin)
         self.offset = offset
         self.length = length
 

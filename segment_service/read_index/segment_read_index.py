@@ -9,7 +9,7 @@ from typing import Final
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.cache_entry import CacheEntry
+from segment_service.contracts.cache_entry import CacheEntry, Origin
 from segment_service.contracts.cache_storage import block_bytes_max, block_bytes_min
 from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_metadata import SegmentMetadata
@@ -150,12 +150,13 @@ class SegmentReadIndex:
         if self.is_dropped:
             return
         start = max(offset, self.metadata.start_offset)
+        origin = Origin.SCANNED if is_scanned else Origin.READ
         for gap_start, gap_end in self.entries.gaps(start, offset + len(data)):
             is_whole = gap_end - gap_start == len(data)
             piece = data if is_whole else bytes(data[gap_start - offset : gap_end - offset])
             address, generation = self._cache.storage.adopt(piece), self._cache.generation
             length = gap_end - gap_start
-            entry = IndexEntry(self, address, generation, gap_start, length, is_scanned=is_scanned)
+            entry = IndexEntry(self, address, generation, gap_start, length, origin)
             self.entries.add(entry)
             self._cache.allow_eviction(entry)
         self._cache.inserted(len(data))

@@ -83,13 +83,23 @@ def redis_bytes_per_second(folder: Path, total_bytes: int = 512 * 1024 * 1024) -
         count = total_bytes // redis_entry_bytes
         started_s = time.perf_counter()
         for number in range(count):
-            head = b"*5\r\n$4\r\nXADD\r\n$1\r\nk\r\n$1\r\n*\r\n$1\r\nd\r\n$%d\r\n" % redis_entry_bytes
-            connection.sendall(b"".join((head, payload, b"\r\n")))
+            _send_entry(connection, payload)
             if number >= redis_entries_in_flight:
                 _answer(answers)
         for _ in range(min(count, redis_entries_in_flight)):
             _answer(answers)
         return total_bytes / (time.perf_counter() - started_s)
+
+
+def add_entry(connection: socket.socket, answers: Any, payload: bytes) -> None:
+    """Adds an entry and waits for the answer."""
+    _send_entry(connection, payload)
+    _answer(answers)
+
+
+def _send_entry(connection: socket.socket, payload: bytes) -> None:
+    head = b"*5\r\n$4\r\nXADD\r\n$1\r\nk\r\n$1\r\n*\r\n$1\r\nd\r\n$%d\r\n" % len(payload)
+    connection.sendall(b"".join((head, payload, b"\r\n")))
 
 
 def _answer(answers: Any) -> None:

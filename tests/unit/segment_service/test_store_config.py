@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.cache_size import cache_bytes_default, cache_bytes_least
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from segment_service.config import SegmentStoreConfig
 from tests.support.repository import ROOT
@@ -48,6 +49,14 @@ def test_contradictions_are_named() -> None:
         SegmentStoreConfig.from_values({"cache": {"bytes_max": 1_000_000}})
     with pytest.raises(ConfigurationError, match=r"set store\.published"):
         SegmentStoreConfig.from_values({"store": {"listen": "0.0.0.0:12345"}})
+
+
+def test_the_cache_is_sized_by_the_memory_of_the_machine() -> None:
+    gib = 1 << 30
+    assert [cache_bytes_default(stores, 64 * gib) for stores in (1, 2, 64)] == [8 * gib, 4 * gib, cache_bytes_least]
+    assert cache_bytes_default(1, gib) == cache_bytes_least
+    assert SegmentStoreConfig().cache.memory_bytes_max == cache_bytes_default()
+    assert SegmentStoreConfig.from_values({"cache": {"bytes_max": 3 * gib}}).cache.memory_bytes_max == 3 * gib
 
 
 def test_groups_are_named_or_one() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager, generations_per_budget, kept_from_scans_fraction
-from segment_service.contracts.cache_entry import CacheEntry
+from segment_service.contracts.cache_entry import CacheEntry, Origin
 from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes
 
 BUDGET = 320_000
@@ -23,10 +23,10 @@ class Owner:
     def evicted(self, entry: CacheEntry) -> None:
         self.lost.append(entry)
 
-    def add(self, is_evictable: bool = True, *, is_scanned: bool = False) -> CacheEntry:
+    def add(self, is_evictable: bool = True, *, origin: Origin = Origin.APPENDED) -> CacheEntry:
         """One entry that takes one generation's size of the budget."""
         address = self.manager.storage.insert([bytes(SIZE - block_overhead_bytes)])
-        entry = CacheEntry(self, CacheAddress(address), self.manager.generation, is_scanned=is_scanned)
+        entry = CacheEntry(self, CacheAddress(address), self.manager.generation, origin)
         if is_evictable:
             self.manager.allow_eviction(entry)
         self.manager.inserted(SIZE)
@@ -111,7 +111,7 @@ async def test_a_cache_with_nothing_to_evict_says_so_until_something_may_go() ->
 def test_a_block_that_shrinks_keeps_its_bytes_its_views_and_its_place() -> None:
     cache = manager()
     owner = Owner(cache)
-    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation)
+    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation, Origin.APPENDED)
     cache.allow_eviction(entry)
     other = owner.add()
     view = cache.storage.get(entry.address, 0, 4)
@@ -127,9 +127,9 @@ def test_a_scan_evicts_its_own_blocks_before_the_part_that_is_kept_from_scans() 
     owner = Owner(cache)
     kept = int(generations_per_budget * kept_from_scans_fraction)
     used = [owner.add() for _ in range(2 * kept)]
-    scanned = [owner.add(is_scanned=True) for _ in range(4 * generations_per_budget)]
+    scanned = [owner.add(origin=Origin.SCANNED) for _ in range(4 * generations_per_budget)]
     assert set(owner.lost) & set(used) == set(used[:kept]), "the least recently used go, down to the part that is kept"
-    lost = [entry for entry in owner.lost if entry.is_scanned]
+    lost = [entry for entry in owner.lost if entry.origin is Origin.SCANNED]
     assert lost == scanned[: len(lost)] and len(lost) > 3 * generations_per_budget - kept
     assert cache.storage.bytes_used <= BUDGET
 
@@ -137,7 +137,7 @@ def test_a_scan_evicts_its_own_blocks_before_the_part_that_is_kept_from_scans() 
 def test_what_scans_did_not_use_for_long_goes_first() -> None:
     cache = manager()
     owner = Owner(cache)
-    scanned = [owner.add(is_scanned=True) for _ in range(generations_per_budget // 2)]
+    scanned = [owner.add(origin=Origin.SCANNED) for _ in range(generations_per_budget // 2)]
     used = [owner.add() for _ in range(generations_per_budget)]
     assert owner.lost[: len(scanned)] == scanned
     assert not set(owner.lost) & set(used[1:])
@@ -148,16 +148,16 @@ def test_scans_keep_what_was_read_ahead_of_them_when_little_else_may_be_evicted(
     owner = Owner(cache)
     stuck = [owner.add(is_evictable=False) for _ in range(generations_per_budget * 3 // 4)]
     used = [owner.add() for _ in range(generations_per_budget // 8)]
-    scanned = [owner.add(is_scanned=True) for _ in range(generations_per_budget // 4)]
+    scanned = [owner.add(origin=Origin.SCANNED) for _ in range(generations_per_budget // 4)]
     assert owner.lost == used, "none of what was read ahead"
-    owner.add(is_scanned=True)
+    owner.add(origin=Origin.SCANNED)
     assert owner.lost[len(used) :] == scanned[:2] and not set(owner.lost) & set(stuck)
 
 
 def test_blocks_that_shrink_and_entries_that_are_touched_keep_the_account() -> None:
     cache = manager()
     owner = Owner(cache)
-    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation)
+    entry = CacheEntry(owner, cache.storage.insert([b"kept"], capacity=SIZE), cache.generation, Origin.APPENDED)
     cache.allow_eviction(entry)
     cache.shrink(entry, 4)
     kept = int(generations_per_budget * kept_from_scans_fraction)
@@ -165,5 +165,29 @@ def test_blocks_that_shrink_and_entries_that_are_touched_keep_the_account() -> N
     for _ in range(3):
         for one in used:
             cache.touch(one)
-        [owner.add(is_scanned=True) for _ in range(generations_per_budget)]
+        [owner.add(origin=Origin.SCANNED) for _ in range(generations_per_budget)]
     assert not set(owner.lost) & {entry, *used}, "one shrank: all of them fit into the part that is kept"
+
+
+def test_appends_keep_no_more_than_their_part_of_a_large_cache() -> None:
+    """The rest of it is for what is read: random reads and scans fill it whole."""
+    part = BUDGET // 4
+    cache = CacheManager(InMemoryCacheStorage(BUDGET), appended_bytes_max=part)
+    owner = Owner(cache)
+    appended = [owner.add() for _ in range(generations_per_budget // 2)]
+    assert part - 2 * SIZE < cache.storage.bytes_used <= part
+    assert owner.lost == appended[: len(owner.lost)], "the oldest went"
+    assert cache.evicted_bytes == SIZE * len(owner.lost)
+    read = [owner.add(origin=origin) for origin in (Origin.READ, Origin.SCANNED) for _ in range(10)]
+    assert not set(owner.lost) & set(read)
+
+
+def test_appends_that_are_not_in_tier_2_stay_beyond_their_part() -> None:
+    cache = CacheManager(InMemoryCacheStorage(BUDGET), appended_bytes_max=BUDGET // 4)
+    owner = Owner(cache)
+    stuck = [owner.add(is_evictable=False) for _ in range(generations_per_budget // 2)]
+    assert not owner.lost
+    for entry in stuck:
+        cache.allow_eviction(entry)
+    owner.add()
+    assert cache.storage.bytes_used <= BUDGET // 4 and owner.lost == stuck[: len(owner.lost)]
