@@ -17,11 +17,16 @@ def main() -> None:
     # A failed handshake is said by this program, in one sentence; gRPC would print its own lines beside it.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     exit_without("pravega-spark", "typer", "rich")
+    from typer.main import get_command
+
     from pravega_common.errors import PravegaError
     from pravega_spark.application import make_application
+    from pravega_spark.plain_values import take_plain_values
 
     try:
-        make_application(sys.argv[1:])()
+        command = get_command(make_application(sys.argv[1:]))
+        take_plain_values(command)
+        command()
     except PravegaError as error:
         sys.exit(f"pravega-spark: {error}")
     except ModuleNotFoundError as error:

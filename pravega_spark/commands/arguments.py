@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
+rate_time_s: Final = 2.0
+"""How long the growth of a stream is watched for ``--rates``."""
 
 ControllerOption = Annotated[
     str, typer.Option("--controller", envvar="PRAVEGA_CONTROLLER", help="The controller, tcp://host:port[,host:port…].")

@@ -10,7 +10,6 @@ from typing import Final
 
 from pravega_common.errors import StreamNotFound, Unavailable
 from pravega_spark.commands.stream_names import parse_stream
-from pravega_spark.standalone.options import authority_file, default_data_dir
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import CA_FILE_VARIABLE, ControllerAddress
 
@@ -30,11 +29,13 @@ def connected(controller: str) -> Iterator[StreamClient]:
 def cluster_address(controller: str) -> ControllerAddress:
     """Parses an address. The authority of a standalone of this machine is found where it was made."""
     address = ControllerAddress.parse(controller)
-    made_here = authority_file(default_data_dir())
     is_here = all(endpoint.host in LOOPBACK for endpoint in address.endpoints)
-    if address.tls is None or os.environ.get(CA_FILE_VARIABLE) or not is_here or not made_here.exists():
+    if address.tls is None or os.environ.get(CA_FILE_VARIABLE) or not is_here:
         return address
-    return ControllerAddress.parse(controller, ca_file=made_here)
+    from pravega_spark.standalone.options import authority_file, default_data_dir  # Has more than most commands need.
+
+    made_here = authority_file(default_data_dir())
+    return ControllerAddress.parse(controller, ca_file=made_here) if made_here.exists() else address
 
 
 def check_listens(controller: str | ControllerAddress) -> None:

@@ -1,4 +1,4 @@
-"""``stream create|scale|seal|delete``; truncation and retention are in ``stream_retention.py``."""
+"""``stream create|scale|seal|delete``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from pravega_common.errors import AlreadyExists, InvalidArgument, StreamSealed
-from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
 from pravega_common.model.segments import SegmentRange
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -17,7 +16,6 @@ from pravega_common.names import (
     validate_user_name,
     validate_user_scope_name,
 )
-from pravega_spark.commands import stream_retention, stream_views, transaction
 from pravega_spark.commands.arguments import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -28,7 +26,7 @@ from pravega_spark.commands.arguments import (
 from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import segment_json
 from pravega_spark.commands.output import confirm, print_json, print_table
-from pravega_spark.commands.quantities import ms_of_hours, parse_bytes
+from pravega_spark.commands.retention_policies import retention_policy
 from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments, plan_split
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
@@ -36,14 +34,9 @@ from pravega_streams.client import StreamClient
 RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
 
 
-def add_to(application: typer.Typer) -> None:
-    group = typer.Typer(help="Create, show, scale and truncate streams.", no_args_is_help=True)
+def add_to(group: typer.Typer) -> None:
     for command in (create, scale, seal, delete):
         group.command()(command)
-    stream_views.add_to(group)
-    stream_retention.add_to(group)
-    transaction.add_to(group)
-    application.add_typer(group, name="stream")
 
 
 def create(
@@ -95,19 +88,6 @@ def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, f
     if kilobytes_per_second:
         return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor, segments)
     return ScalingPolicy.fixed(segments)
-
-
-def retention_policy(keep_bytes: str, keep_hours: float) -> RetentionPolicy | None:
-    """Makes the policy that the options name; None keeps everything."""
-    if keep_bytes and keep_hours:
-        raise InvalidArgument(
-            f"--retain-bytes {keep_bytes} and --retain-hours {keep_hours:g} exclude each other: a stream has one "
-            "retention"
-        )
-    return stream_retention.policy_of(
-        parse_bytes(keep_bytes, "--retain-bytes") if keep_bytes else 0,
-        ms_of_hours(keep_hours, "--retain-hours") if keep_hours else 0,
-    )
 
 
 def scale(

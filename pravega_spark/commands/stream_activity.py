@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pravega_common.errors import StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
+from pravega_spark.commands.arguments import rate_time_s
 from pravega_spark.commands.output import counted
-from pravega_spark.source.checkpoint import committed_position
 from pravega_streams.client import StreamClient
 
 if TYPE_CHECKING:
     from pravega_spark.gateway.contract import StreamGateway
-
-rate_time_s: Final = 2.0
-"""How long the growth of a stream is watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,8 @@ def amount_between(
 
 def query_lag(gateway: StreamGateway, scope: str, stream: str, checkpoint: str, tail: SegmentOffsets) -> QueryLag:
     """Counts from the last finished batch of a query to the tail."""
+    from pravega_spark.source.checkpoint import committed_position
+
     committed = committed_position(checkpoint)
     start = committed.of(f"{scope}/{stream}")
     return QueryLag(committed.batch_id, amount_between(gateway, scope, stream, start, tail))

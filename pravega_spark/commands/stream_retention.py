@@ -22,6 +22,7 @@ from pravega_spark.commands.connection import connected, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut, resolve_position
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
+from pravega_spark.commands.retention_policies import policy_of
 from pravega_spark.commands.stream_facts import retention_text, retention_type
 from pravega_streams.client import StreamClient
 
@@ -237,13 +238,6 @@ def _bytes_before(opened: _Opened, wanted: SegmentOffsets) -> int:
         raise InvalidArgument(
             f"the position lies before the head of {opened.scope}/{opened.stream}: that was cut off already"
         ) from error
-
-
-def policy_of(size_bytes: int, age_ms: int) -> RetentionPolicy | None:
-    """Makes the policy by size or by age; None keeps everything, when both are 0."""
-    if size_bytes:
-        return RetentionPolicy.by_size(size_bytes)
-    return RetentionPolicy.by_time(age_ms) if age_ms else None
 
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) -> None:

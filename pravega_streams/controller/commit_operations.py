@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 
+from pravega_common.commit_forms import WAITING_STATES, obstacle_from
 from pravega_common.model.commits import Commits, Obstacle, WaitingTransaction
 from pravega_common.names import transaction_id_bits, transaction_id_from_bits
 from pravega_common.proto import commit_operations_pb2 as pb
-from pravega_common.proto_forms import WAITING_STATES, from_wire, obstacle_from
+from pravega_common.proto_forms import from_wire
 from pravega_streams.controller.transport import ControllerTransport
 
 

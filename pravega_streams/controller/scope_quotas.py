@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pravega_common.model.scope_quota import DescribedQuota, ScopeQuota
 from pravega_common.proto import scope_quotas_pb2 as pb
-from pravega_common.proto_forms import described_quota_from, quota_to
+from pravega_common.quota_forms import described_quota_from, quota_to
 from pravega_streams.controller.transport import ControllerTransport
 
 

@@ -6,15 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pravega_common.model.transaction_sets import Registration, SetDecision, SetMember, Sink, SinkStatus, TransactionSet
 from pravega_common.proto import transaction_sets_pb2 as pb
-from pravega_common.proto_forms import (
-    COMMIT_STATUSES,
-    REGISTER_STATUSES,
-    from_wire,
-    member_to,
-    set_from,
-    sink_from,
-    sink_to,
-)
+from pravega_common.proto_forms import from_wire
+from pravega_common.set_forms import COMMIT_STATUSES, REGISTER_STATUSES, member_to, set_from, sink_from, sink_to
 from pravega_streams.controller.transport import ControllerTransport
 
 

@@ -21,7 +21,6 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
-from pravega_common.proto import cluster_health_pb2, commit_operations_pb2, scope_quotas_pb2, transaction_sets_pb2
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.channels import make_channel, unary_call
@@ -64,11 +63,6 @@ _ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
 }
 
 _CONTROLLER: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
-_TRANSACTION_SETS: Final = transaction_sets_pb2.DESCRIPTOR.services_by_name["TransactionSets"]
-_COMMIT_OPERATIONS: Final = commit_operations_pb2.DESCRIPTOR.services_by_name["CommitOperations"]
-_CLUSTER_HEALTH: Final = cluster_health_pb2.DESCRIPTOR.services_by_name["ClusterHealth"]
-_SCOPE_QUOTAS: Final = scope_quotas_pb2.DESCRIPTOR.services_by_name["ScopeQuotas"]
-
 _SILENT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 
@@ -124,16 +118,16 @@ class ControllerTransport:
         return self._call(_CONTROLLER, method, request)
 
     def transaction_sets(self, method: str, request: Any) -> Any:
-        return self._call(_TRANSACTION_SETS, method, request)
+        return self._call(_service_of(request, "TransactionSets"), method, request)
 
     def commit_operations(self, method: str, request: Any) -> Any:
-        return self._call(_COMMIT_OPERATIONS, method, request)
+        return self._call(_service_of(request, "CommitOperations"), method, request)
 
     def cluster_health(self, method: str, request: Any) -> Any:
-        return self._call(_CLUSTER_HEALTH, method, request)
+        return self._call(_service_of(request, "ClusterHealth"), method, request)
 
     def scope_quotas(self, method: str, request: Any) -> Any:
-        return self._call(_SCOPE_QUOTAS, method, request)
+        return self._call(_service_of(request, "ScopeQuotas"), method, request)
 
     def close(self) -> None:
         for channel in self._channels.values():
@@ -224,3 +218,9 @@ class ControllerTransport:
                 return UnknownOutcome(detail)
             return Unavailable(f"no controller answers at {endpoint} ({short_reason(failure)}); is it running there?")
         return UnknownOutcome(f"{detail} ({code.name})") if made is None else made(detail)
+
+
+def _service_of(request: Any, name: str) -> ServiceDescriptor:
+    """Finds a service beside the messages of its requests: only who calls one imports it."""
+    found: ServiceDescriptor = request.DESCRIPTOR.file.services_by_name[name]
+    return found

@@ -10,10 +10,10 @@ import grpc.aio
 from controller_service.repair.commit_repair import CommitRepair
 from controller_service.transactions.transaction_store import TransactionStore
 from pravega_common import names
+from pravega_common.commit_forms import WAITING_STATES, obstacle_to
 from pravega_common.errors import InvalidArgument
 from pravega_common.proto import commit_operations_pb2 as pb
 from pravega_common.proto import commit_operations_pb2_grpc as pb_grpc
-from pravega_common.proto_forms import WAITING_STATES, obstacle_to
 
 transactions_listed_max: Final = 1_000
 

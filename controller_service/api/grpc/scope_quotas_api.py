@@ -9,7 +9,7 @@ import grpc.aio
 from controller_service.workflows.scope_quota import SetScopeQuota
 from pravega_common.proto import scope_quotas_pb2 as pb
 from pravega_common.proto import scope_quotas_pb2_grpc as pb_grpc
-from pravega_common.proto_forms import described_quota_to, quota_from
+from pravega_common.quota_forms import described_quota_to, quota_from
 
 
 class ScopeQuotasApi(pb_grpc.ScopeQuotasServicer):

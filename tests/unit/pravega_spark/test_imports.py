@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent import futures
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pravega_common.proto import controller_pb2 as pb
@@ -34,7 +36,7 @@ SERVICES_ONLY = (
     "uvloop",
 )
 COMMAND_LINE = ("pandas", "pydantic", "rich", "typer")
-"""What of these the command line has, too: Typer brings pydantic along."""
+"""What of these the command line has, too: Typer brings pydantic along, for values that are not plain."""
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -90,8 +92,23 @@ except SystemExit as ended:
 print("loaded:", *sys.modules)
 """
 """Runs a whole command, unlike ``loaded_by``, which only makes it."""
-HEAVY: Final = {"rich", "numpy", "pyarrow", "pandas", "pyspark", "redis", "aiohttp", "structlog", "cryptography"}
-"""What takes at least 20 ms of CPU to import, and no question to a cluster needs."""
+HEAVY: Final = {
+    *("aiohttp", "cryptography", "importlib.metadata", "jsonschema", "numpy", "pandas", "pyarrow", "pydantic"),
+    *("pydantic_core", "pyspark", "redis", "rich", "structlog"),
+}
+"""What takes at least 10 ms of CPU to import, and no question to a cluster needs."""
+OTHER_COMMANDS: Final = {
+    f"pravega_spark.commands.{name}"
+    for name in ("event", "services", "sink", "stream_info", "stream_retention", "transaction")
+}
+OTHER_SERVICES: Final = {
+    *("pravega_common.commit_forms", "pravega_common.set_forms", "pravega_common.model.transaction_sets"),
+    *(f"pravega_common.proto.{name}_pb2" for name in ("cluster_health", "commit_operations", "transaction_sets")),
+}
+NOT_FOR_A_QUESTION: Final = {
+    *("pravega_common.wire.commands", "pravega_spark.read_cut", "pravega_spark.source.checkpoint"),
+    *("pravega_spark.standalone.options"),
+}
 GENERATED_STUBS: Final = {f"pravega_common.proto.{name}_pb2_grpc" for name in ("controller", "transaction_sets")}
 
 
@@ -101,6 +118,12 @@ class OneStream(ControllerServiceServicer):
     def listScopes(self, request: pb.ScopesRequest, context: grpc.ServicerContext) -> pb.ScopesResponse:
         token = request.continuationToken.token
         return pb.ScopesResponse(scopes=[] if token else ["s"], continuationToken=pb.ContinuationToken(token="end"))
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        return pb.CreateScopeStatus(status=pb.CreateScopeStatus.SUCCESS)
+
+    def createStream(self, request: pb.StreamConfig, context: grpc.ServicerContext) -> pb.CreateStreamStatus:
+        return pb.CreateStreamStatus(status=pb.CreateStreamStatus.SUCCESS)
 
     def listStreamsInScope(
         self, request: pb.StreamsInScopeRequest, context: grpc.ServicerContext
@@ -129,18 +152,49 @@ def test_the_version_takes_no_library() -> None:
     assert not loaded & {*HEAVY, *GENERATED_STUBS, "typer", "pydantic", "grpc", "google.protobuf", "json", "asyncio"}
 
 
-def test_a_question_to_the_controller_takes_grpc_and_typer_alone() -> None:
-    """A controller answers: what a command imports only once it calls, and prints, is seen too."""
+@pytest.fixture
+def controller() -> Iterator[str]:
     server = grpc.server(futures.ThreadPoolExecutor(1))
     add_ControllerServiceServicer_to_server(OneStream(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    try:
-        loaded = modules_of_a_run(["stream", "list"], PRAVEGA_CONTROLLER=f"tcp://127.0.0.1:{port}")
-    finally:
-        server.stop(None).wait()
-    assert "grpc" in loaded
-    assert not loaded & {*HEAVY, *GENERATED_STUBS, "pravega_common.wire.commands", "pravega_spark.read_cut"}
+    yield f"tcp://127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stream", "list"],
+        ["stream", "list", "s", "--json"],
+        ["scope", "list"],
+        ["stream", "create", "s/t", "--segments", "2", "--tag", "a"],
+    ],
+)
+def test_a_question_to_the_controller_takes_grpc_and_typer_alone(arguments: list[str], controller: str) -> None:
+    """A controller answers: what a command imports only once it calls, and prints, is seen too."""
+    loaded = modules_of_a_run(arguments, PRAVEGA_CONTROLLER=controller)
+    assert {"grpc", "typer", "pravega_common.proto.controller_pb2"} <= loaded
+    needless = {*HEAVY, *GENERATED_STUBS, *OTHER_COMMANDS, *OTHER_SERVICES, *NOT_FOR_A_QUESTION}
+    assert loaded & needless == set()
+
+
+def test_a_command_has_no_others_beside_it() -> None:
+    """Typer looks at the signatures of all commands that it is given."""
+    for arguments in (["stream", "list"], ["stream", "transaction", "list", "s/t"], ["sink", "show", "--json"]):
+        command: Any = get_command(make_application(arguments))
+        for word in arguments[:2]:
+            assert list(command.commands) == [word]
+            command = command.commands[word]
+    whole: Any = get_command(make_application(["stream", "--help"]))
+    assert {"create", "list", "info", "cut", "transaction"} <= set(whole.commands["stream"].commands)
+
+
+@pytest.mark.parametrize("words", [["stream"], ["stream", "lst"], ["-h", "stream"], ["user", "ad"], []])
+def test_a_name_that_no_command_has_finds_all_of_its_group(words: list[str]) -> None:
+    made: Any = get_command(make_application(words))
+    group = made.commands[words[0]] if words and words[0] in made.commands else made
+    assert len(group.commands) > 2
 
 
 def test_the_command_line_needs_no_services() -> None:
@@ -159,11 +213,11 @@ def test_the_command_line_needs_no_services() -> None:
 
 def test_the_application_has_every_command_it_lists() -> None:
     for name, module in MODULES.items():
-        for arguments in ([name], []):
-            made = make_application(arguments)
-            known = {item.name or item.callback.__name__ for item in made.registered_commands if item.callback}
-            known |= {item.name for item in made.registered_groups if item.name}
-            assert name in known, f"{module} does not add {name}"
+        for arguments in (name.split(), name.split()[:1], []):
+            command: Any = get_command(make_application(arguments))
+            for word in name.split():
+                assert word in command.commands, f"{module} does not add {name}"
+                command = command.commands[word]
 
 
 def test_version_and_help_in_their_short_forms() -> None:
