@@ -23,6 +23,7 @@ from controller_service.api.grpc.controller_service_api import ControllerService
 from controller_service.api.grpc.parts import ApiParts, HostStore, Workflows
 from controller_service.api.grpc.scope_quotas_api import ScopeQuotasApi
 from controller_service.api.grpc.server import GrpcServer
+from controller_service.api.grpc.stream_lags_api import StreamLagsApi
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.api.rest.server import RestServer
@@ -81,6 +82,7 @@ from pravega_common.proto.cluster_health_pb2_grpc import add_ClusterHealthServic
 from pravega_common.proto.commit_operations_pb2_grpc import add_CommitOperationsServicer_to_server
 from pravega_common.proto.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from pravega_common.proto.scope_quotas_pb2_grpc import add_ScopeQuotasServicer_to_server
+from pravega_common.proto.stream_lags_pb2_grpc import add_StreamLagsServicer_to_server
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
@@ -364,13 +366,14 @@ class Controller(Service):
         )
         operations_api = CommitOperationsApi(self.repair, self.transactions.records)
         quotas_api = ScopeQuotasApi(self.parts.workflows.quota)
-        health_api = ClusterHealthApi(self.window_parts())
+        health_api, lags_api = ClusterHealthApi(self.window_parts()), StreamLagsApi(self.window_parts())
         services: list[Callable[[Any], None]] = [lambda server: add_ControllerServiceServicer_to_server(api, server)]
         if self.config.controller.extensions:
             services.append(lambda server: add_TransactionSetsServicer_to_server(sets_api, server))
             services.append(lambda server: add_CommitOperationsServicer_to_server(operations_api, server))
             services.append(lambda server: add_ScopeQuotasServicer_to_server(quotas_api, server))
             services.append(lambda server: add_ClusterHealthServicer_to_server(health_api, server))
+            services.append(lambda server: add_StreamLagsServicer_to_server(lags_api, server))
         return services
 
     def _new_id(self) -> str:

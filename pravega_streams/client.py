@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pravega_streams.controller.cluster_health import ClusterHealthClient
     from pravega_streams.controller.commit_operations import CommitOperationsClient
     from pravega_streams.controller.scope_quotas import ScopeQuotaClient
+    from pravega_streams.controller.stream_lags import StreamLagClient
     from pravega_streams.controller.transaction_sets import TransactionSetClient
     from pravega_streams.segment.segment_client import SegmentClient
 
@@ -73,6 +74,12 @@ class StreamClient:
         from pravega_streams.controller.scope_quotas import ScopeQuotaClient
 
         return ScopeQuotaClient(self.controller.transport)
+
+    @cached_property
+    def lags(self) -> StreamLagClient:
+        from pravega_streams.controller.stream_lags import StreamLagClient
+
+        return StreamLagClient(self.controller.transport)
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         """The store that owns the segment's container."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from controller_service.store.history import bytes_between, place_in
@@ -15,15 +16,24 @@ segments_read_max: Final = 150_000
 """Segments of all these epochs together."""
 
 
+@dataclass(slots=True)
+class Room:
+    """The segments of epochs that the distances of one answer may still read; a segment counts once an epoch."""
+
+    segments: int
+
+
 class Distances:
     """Bytes behind the cuts of one stream, as its records and its tail were when this was made."""
 
-    def __init__(self, context: StreamContext, tail: SegmentOffsets | None) -> None:
-        """``tail``: the lengths of the segments of the current epoch; None if they are not known."""
+    def __init__(self, context: StreamContext, tail: SegmentOffsets | None, room: Room | None = None) -> None:
+        """``tail``: the lengths of the segments of the current epoch; None if they are not known. ``room``: shared by
+        the streams of one answer; None for an answer about one stream."""
         self._context = context
         self._tail = tail
+        self._room = room
         self.was_too_long = False
-        """Whether a distance was left out because it needs too many epochs."""
+        """Whether a distance was left out because it needs too many epochs, or more room than the answer has left."""
 
     async def behind(self, cut: SegmentOffsets) -> int | None:
         """Bytes from a cut to the tail; an empty cut is the start of the stream. None if that cannot be said.
@@ -35,7 +45,15 @@ class Distances:
         current, oldest = await self._context.current_epoch(), (await self._context.history()).oldest_epoch
         placed: PlacedCut | None = await place_in(self._context, cut) if cut else None
         epochs = current.epoch - (placed.first_epoch if placed else oldest) + 1
-        if epochs > epochs_max or epochs * len(current.segments) > segments_read_max or (not placed and oldest):
+        if epochs > epochs_max or not self._has_room(epochs * len(current.segments)) or (not placed and oldest):
             self.was_too_long = True
             return None
         return await bytes_between(self._context, placed, await place_in(self._context, self._tail))
+
+    def _has_room(self, segments: int) -> bool:
+        if self._room is None:
+            return segments <= segments_read_max
+        if segments > self._room.segments:
+            return False
+        self._room.segments -= segments
+        return True

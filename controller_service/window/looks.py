@@ -52,6 +52,36 @@ async def segments_of(parts: WindowParts, scope: str, stream: str, epoch: EpochR
     return SegmentsSeen(found)
 
 
+async def segments_of_many(parts: WindowParts, streams: Sequence[tuple[str, str, EpochRecord]]) -> list[SegmentsSeen]:
+    """The open segments of many streams, by scope and name, with one request to each store."""
+    asked: set[int] = set()
+    room = segments_per_look_max
+    for index, (_, _, epoch) in enumerate(streams):
+        if len(epoch.segments) <= room:
+            room -= len(epoch.segments)
+            asked.add(index)
+    names = [name for index in sorted(asked) for name in streams[index][2].names(*streams[index][:2])]
+    infos: dict[str, SegmentInfo] = {}
+    late = ""
+    try:
+        found = await within(look_time_max_s, parts.access.infos_found(names)) if names else []
+        infos = {name: info for name, info in zip(names, found, strict=True) if info is not None}
+    except PravegaError as error:
+        late = str(error)
+    not_asked = f"not asked: the streams of a page may have {segments_per_look_max} open segments together"
+    return [
+        _seen(infos, *stream, late) if index in asked else SegmentsSeen({}, not_asked)
+        for index, stream in enumerate(streams)
+    ]
+
+
+def _seen(infos: Mapping[str, SegmentInfo], scope: str, stream: str, epoch: EpochRecord, late: str) -> SegmentsSeen:
+    names = zip(epoch.segment_ids, epoch.names(scope, stream), strict=True)
+    own = {key: infos[name] for key, name in names if name in infos}
+    missing = len(epoch.segments) - len(own)
+    return SegmentsSeen(own, (late or f"{missing} segments are not there") if missing else None)
+
+
 async def look_at(parts: WindowParts, scope: str, stream: str) -> StreamLook:
     """One stream with each of its open segments; ``StreamNotFound``."""
     context = await parts.store.open(scope, stream)
@@ -65,32 +95,15 @@ async def look_at(parts: WindowParts, scope: str, stream: str) -> StreamLook:
 async def look_at_many(parts: WindowParts, names: Sequence[tuple[str, str]]) -> StreamsLook:
     """Many streams, by scope and name, with one request to each store; those that are gone are left out."""
     found = [one for one in await all_ended(_known(parts, *name) for name in names) if one is not None]
-    asked: list[_Known] = []
-    room = segments_per_look_max
-    for known in found:
-        if len(known.epoch.segments) <= room:
-            room -= len(known.epoch.segments)
-            asked.append(known)
-    segments = [name for known in asked for name in known.epoch.names(known.scope, known.stream)]
-    lengths: dict[str, int] = {}
-    unknown = f"not asked: the streams of a page may have {segments_per_look_max} open segments together"
-    late = ""
-    try:
-        infos = await within(look_time_max_s, parts.access.infos_found(segments)) if segments else []
-        lengths = {name: info.length for name, info in zip(segments, infos, strict=True) if info is not None}
-    except PravegaError as error:
-        late = str(error)
-    looks = []
-    for known in found:
-        own = [lengths.get(name) for name in known.epoch.names(known.scope, known.stream)]
-        there = [length for length in own if length is not None]
-        if known not in asked:
-            looks.append(_look(parts, known, None, None, unknown))
-        elif len(there) < len(own):
-            looks.append(_look(parts, known, None, None, late or f"{len(own) - len(there)} segments are not there"))
-        else:
-            looks.append(_look(parts, known, there, None, None))
-    return StreamsLook(streams=looks)
+    seen = await segments_of_many(parts, [(one.scope, one.stream, one.epoch) for one in found])
+    return StreamsLook(
+        streams=[
+            _look(
+                parts, known, None if own.unknown else [info.length for info in own.infos.values()], None, own.unknown
+            )
+            for known, own in zip(found, seen, strict=True)
+        ]
+    )
 
 
 async def _known(parts: WindowParts, scope: str, stream: str) -> _Known | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pravega_common.byte_text import text_of_bytes
+from pravega_common.model.stream_lags import DescribedLag
 from pravega_common.names import short_segment_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import (
@@ -28,6 +29,7 @@ from pravega_spark.commands.stream_activity import (
     written_per_s,
 )
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
+from pravega_spark.commands.stream_lag import lag_facts, lag_json, lag_of
 
 if TYPE_CHECKING:
     pass
@@ -39,12 +41,14 @@ def add_to(group: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Activity:
-    """The counts that were asked for beside the facts."""
+    """The counts beside the facts, and the lag of subscribers."""
 
     events: Amount | None = None
     rates: dict[int, float] = field(default_factory=dict)
     """Bytes a second by segment; empty if not asked for."""
     lag: QueryLag | None = None
+    subscribers: DescribedLag | None = None
+    """Asked for always, and None on a plain Pravega."""
 
     def to_json(self) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -54,6 +58,8 @@ class _Activity:
             made["bytes_per_s"] = {str(item): rate for item, rate in self.rates.items()}
         if self.lag is not None:
             made["lag"] = self.lag.to_json()
+        if self.subscribers is not None:
+            made |= lag_json(self.subscribers)
         return made
 
 
@@ -75,7 +81,8 @@ def info(
         facts = stream_facts(client, scope, name)
         amount, lag = _counted(controller, facts, events, query) if events or query else (None, None)
         watched = [item.segment_id for item in facts.segments] if rates else []
-        activity = _Activity(amount, written_per_s(client, scope, name, watched, time.sleep) if rates else {}, lag)
+        per_s = written_per_s(client, scope, name, watched, time.sleep) if rates else {}
+        activity = _Activity(amount, per_s, lag, lag_of(client, scope, name))
     if as_json:
         print_json({**facts.to_json(), **activity.to_json()})
     else:
@@ -132,4 +139,4 @@ def _shown(activity: _Activity) -> list[tuple[str, object]]:
         behind = activity.lag.behind
         lag = f"{text_of_bytes(behind.size_bytes)}, about {behind.events_text}, after batch {activity.lag.batch_id}"
         shown.append(("lag of the query", lag))
-    return shown
+    return shown + (lag_facts(activity.subscribers) if activity.subscribers is not None else [])

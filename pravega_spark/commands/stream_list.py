@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +36,7 @@ def list_streams(
     rates: Annotated[
         bool, typer.Option("--rates", help=f"Also sizes and what is written, watched for {rate_time_s:g} seconds.")
     ] = False,
+    lag: Annotated[bool, typer.Option("--lag", help="Also how far the subscribers are behind.")] = False,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,12 +49,50 @@ def list_streams(
             scopes = [item for item in client.controller.list_scopes() if internal or not is_internal_scope(item)]
         for item in sorted(scopes):
             found += [(item, name) for name in _names(client, item) if internal or not is_internal_stream(item, name)]
-        if sizes or events or rates:
-            _print_sizes(_measured(controller, client, found, events, rates), as_json, events=events, rates=rates)
-        elif as_json:
-            print_json([{"scope": item, "stream": name} for item, name in found])
-        else:
-            print_table(counted(len(found), "stream"), ["scope", "stream"], found)
+        is_measured = sizes or events or rates
+        measured = _measured(controller, client, found, events, rates) if is_measured else []
+        lags = _Lags(client, found) if lag else _NoLags()
+    if is_measured:
+        _print_sizes(measured, lags, as_json, events=events, rates=rates)
+    elif as_json:
+        print_json([{"scope": item, "stream": name, **lags.to_json(item, name)} for item, name in found])
+    else:
+        rows = [(*one, *lags.cells(*one)) for one in found]
+        print_table(counted(len(found), "stream"), ["scope", "stream", *lags.columns], rows)
+
+
+class _NoLags:
+    """Adds nothing to what is printed of a stream."""
+
+    columns: Sequence[str] = ()
+
+    def cells(self, scope: str, stream: str) -> tuple[str, ...]:
+        return ()
+
+    def to_json(self, scope: str, stream: str) -> dict[str, Any]:
+        return {}
+
+
+class _Lags(_NoLags):
+    """Adds how far the subscribers of a stream are behind."""
+
+    columns = ("lag", "subscriber")
+
+    def __init__(self, client: StreamClient, streams: Sequence[tuple[str, str]]) -> None:
+        from pravega_spark.commands.stream_lag import lags_of
+
+        self._found = lags_of(client, streams)
+
+    def cells(self, scope: str, stream: str) -> tuple[str, ...]:
+        from pravega_spark.commands.stream_lag import lag_cells
+
+        return lag_cells(self._found.get((scope, stream)))
+
+    def to_json(self, scope: str, stream: str) -> dict[str, Any]:
+        from pravega_spark.commands.stream_lag import lag_json
+
+        found = self._found.get((scope, stream))
+        return {} if found is None else lag_json(found)
 
 
 def _measured(
@@ -97,9 +137,9 @@ def _events_of(gateway: StreamGateway, client: StreamClient, one: StreamSize) ->
         return None
 
 
-def _print_sizes(sizes: list[StreamSize], as_json: bool, *, events: bool, rates: bool) -> None:
+def _print_sizes(sizes: list[StreamSize], lags: _NoLags, as_json: bool, *, events: bool, rates: bool) -> None:
     if as_json:
-        print_json([size.to_json() for size in sizes])
+        print_json([{**size.to_json(), **lags.to_json(size.scope, size.stream)} for size in sizes])
         return
     total = sum(size.size_bytes for size in sizes)
     rows = [
@@ -107,9 +147,10 @@ def _print_sizes(sizes: list[StreamSize], as_json: bool, *, events: bool, rates:
             *(size.scope, size.stream, size.segments, text_of_bytes(size.size_bytes), size.size_bytes),
             *([size.events] if events else []),
             *([size.bytes_per_s] if rates else []),
+            *lags.cells(size.scope, size.stream),
         )
         for size in sizes
     ]
     title = f"{counted(len(sizes), 'stream')}, {text_of_bytes(total)}"
     more = (["events, about"] if events else []) + (["bytes/s"] if rates else [])
-    print_table(title, ["scope", "stream", "segments", "size", "bytes", *more], rows)
+    print_table(title, ["scope", "stream", "segments", "size", "bytes", *more, *lags.columns], rows)

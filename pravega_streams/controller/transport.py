@@ -129,6 +129,9 @@ class ControllerTransport:
     def scope_quotas(self, method: str, request: Any) -> Any:
         return self._call(_service_of(request, "ScopeQuotas"), method, request)
 
+    def stream_lags(self, method: str, request: Any) -> Any:
+        return self._call(_service_of(request, "StreamLags"), method, request)
+
     def close(self) -> None:
         for channel in self._channels.values():
             channel.close()

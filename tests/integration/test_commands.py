@@ -235,6 +235,32 @@ def test_truncation_at_a_time_within_a_segment(shell: Shell) -> None:
     assert shell.json("stream", "truncate", shell.stream, "--before", "0s", "--dry-run")["bytes"] == 121
 
 
+def test_how_far_subscribers_are_behind(shell: Shell) -> None:
+    for stream in ("t", "u"):
+        shell.run("stream", "create", f"{shell.scope}/{stream}")
+    shell.run("event", "write", shell.stream, given=b"one\ntwo\n")
+    with StreamClient(shell.controller) as client:
+        groups = ReaderGroupClient(client.controller.transport)
+        told = groups.subscribe(shell.scope, "told", [(shell.scope, "t")])
+        groups.subscribe(shell.scope, "silent", [(shell.scope, "t")])
+        groups.update_cut(told, shell.scope, "t", {0: 11})
+    listed = shell.json("stream", "list", shell.scope, "--lag")
+    assert [(one["stream"], one["subscribers_left_out"]) for one in listed] == [("t", 0), ("u", 0)]
+    lags = {one["name"]: (one["behind_bytes"], one["unknown"]) for one in listed[0]["subscribers"]}
+    silent = "it has not told a position yet"
+    assert lags == {f"{shell.scope}/told": (11, None), f"{shell.scope}/silent": (None, silent)}
+    assert listed[1]["subscribers"] == []
+    _, _, first, second = shell.text("stream", "list", shell.scope, "--lag").splitlines()
+    assert first.split() == [shell.scope, "t", "11", "B", "or", "more", f"{shell.scope}/told", "and", "1", "more"]
+    assert second.split() == [shell.scope, "u"]
+    (measured, _) = shell.json("stream", "list", shell.scope, "--sizes", "--lag")
+    assert (measured["bytes"], measured["subscribers"]) == (22, listed[0]["subscribers"])
+    facts = shell.json("stream", "info", shell.stream)
+    assert facts["subscribers"] == listed[0]["subscribers"]
+    assert f"lag of {shell.scope}/silent  {silent}" in shell.text("stream", "info", shell.stream)
+    assert "subscribers  none" in shell.text("stream", "info", f"{shell.scope}/u")
+
+
 def test_what_is_in_a_stream(shell: Shell, tmp_path: Path) -> None:
     shell.run("stream", "create", shell.stream, "--segments", "2")
     shell.run("event", "write", shell.stream, "--key", "k", given=b"one\ntwo\nthree\n")

@@ -111,6 +111,10 @@ def _sink_and_members(request: Any) -> Needs:
     return [(destination, UPDATE), *((stream_resource(*member), UPDATE) for member in sorted(members))]
 
 
+def _streams_of_page(request: Any) -> Needs:
+    return [(stream_resource(*name), READ) for name in sorted({(one.scope, one.stream) for one in request.streams})]
+
+
 _NOTHING: Final = MethodAccess(lambda request: [])
 _CONTROLLER: Final[Mapping[str, MethodAccess]] = {
     "getControllerServerList": _NOTHING,
@@ -184,6 +188,7 @@ _SCOPE_QUOTAS: Final[Mapping[str, MethodAccess]] = {
     "GetScopeQuota": _of_scope(lambda request: str(request.scope), READ),
 }
 _CLUSTER_HEALTH: Final[Mapping[str, MethodAccess]] = {"DescribeCluster": _of_root(READ)}
+_STREAM_LAGS: Final[Mapping[str, MethodAccess]] = {"DescribeLags": MethodAccess(_streams_of_page)}
 METHODS: Final[Mapping[str, MethodAccess]] = {
     f"/{service}/{method}": access
     for service, table in (
@@ -192,6 +197,7 @@ METHODS: Final[Mapping[str, MethodAccess]] = {
         ("pravega_spark.controller.v1.CommitOperations", _COMMIT_OPERATIONS),
         ("pravega_spark.controller.v1.ScopeQuotas", _SCOPE_QUOTAS),
         ("pravega_spark.controller.v1.ClusterHealth", _CLUSTER_HEALTH),
+        ("pravega_spark.controller.v1.StreamLags", _STREAM_LAGS),
     )
     for method, access in table.items()
 }

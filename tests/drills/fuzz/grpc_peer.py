@@ -20,6 +20,7 @@ from pravega_common.proto import (
     commit_operations_pb2,
     controller_pb2,
     scope_quotas_pb2,
+    stream_lags_pb2,
     transaction_sets_pb2,
 )
 from tests.drills.fuzz.values import Target, Values
@@ -34,7 +35,10 @@ segments_max: Final = 8
 spend its time on making segments."""
 _COUNTS: Final = (0, -1, 1, 2, segments_max, 4_501, 2**31 - 1, -(2**31))
 _COUNT_FIELDS: Final = ("minNumSegments", "partitionCount")
-_FILES: Final = (controller_pb2, transaction_sets_pb2, commit_operations_pb2, scope_quotas_pb2, cluster_health_pb2)
+_FILES: Final = (
+    *(controller_pb2, transaction_sets_pb2, commit_operations_pb2),
+    *(scope_quotas_pb2, cluster_health_pb2, stream_lags_pb2),
+)
 nesting_max: Final = 4
 
 

@@ -20,6 +20,7 @@ from pravega_common.proto import (
     commit_operations_pb2,
     controller_pb2,
     scope_quotas_pb2,
+    stream_lags_pb2,
     transaction_sets_pb2,
 )
 from pravega_common.proto import controller_pb2 as pb
@@ -34,6 +35,7 @@ SERVICES = [
     *transaction_sets_pb2.DESCRIPTOR.services_by_name.values(),
     *scope_quotas_pb2.DESCRIPTOR.services_by_name.values(),
     *cluster_health_pb2.DESCRIPTOR.services_by_name.values(),
+    *stream_lags_pb2.DESCRIPTOR.services_by_name.values(),
     *commit_operations_pb2.DESCRIPTOR.services_by_name.values(),
 ]
 CALLS = [(service, method) for service in SERVICES for method in service.methods]
@@ -124,6 +126,8 @@ async def test_who_has_no_permission_is_refused_every_call_about_something(close
         request = method.input_type._concrete_class()
         if "sink" in request.DESCRIPTOR.fields_by_name:
             request.sink.destination = "s/*"
+        if "streams" in request.DESCRIPTOR.fields_by_name:
+            request.streams.add(scope="s", stream="t")
         assert (await closed.call("nothing", service, method, request))[0] is DENIED, method.name
 
 
@@ -256,6 +260,21 @@ async def test_only_readers_of_all_are_told_how_the_cluster_is(closed: Closed) -
     status, found = await closed.call("admin", service, method, request)
     assert status is OK and list(found.problems) == [] and found.container_count > 0
     assert [store.address for store in found.stores] != []
+
+
+async def test_the_lag_of_a_stream_is_told_to_who_may_read_it(closed: Closed) -> None:
+    service = stream_lags_pb2.DESCRIPTOR.services_by_name["StreamLags"]
+    method, made = service.methods_by_name["DescribeLags"], stream_lags_pb2.DescribeLagsRequest
+
+    async def ask(user: str, *streams: str) -> tuple[grpc.StatusCode, Any]:
+        named = [stream_lags_pb2.LagStream(scope="s", stream=stream) for stream in streams]
+        return await closed.call(user, service, method, made(streams=named))
+
+    status, found = await ask("reader", "t")
+    assert status is OK and [one.stream.stream for one in found.streams] == ["t"]
+    assert (await ask("reader", "t", "u"))[0] is DENIED
+    assert (await ask("lister", "t"))[0] is DENIED
+    assert (await ask("admin", *(f"stream{index}" for index in range(51))))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_every_rest_request_is_open_or_says_what_it_needs(closed: Closed) -> None:

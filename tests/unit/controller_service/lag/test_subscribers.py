@@ -10,9 +10,13 @@ import pytest
 from controller_service.lag import known_subscribers as module
 from controller_service.lag.known_subscribers import KnownSubscribers, lag_age_max_s
 from controller_service.lag.subscriber_lag import SubscriberLag, lag_problems, stalled_max_s
+from controller_service.window import stream_lags
 from controller_service.window.stream_lag import lag_of
-from pravega_common.errors import NotFound, Unavailable
+from controller_service.window.stream_lags import lags_of_many
+from pravega_common.errors import InvalidArgument, NotFound, Unavailable
+from pravega_common.lag_forms import lag_from, lag_to
 from pravega_common.model.segments import SegmentInfo
+from pravega_common.model.stream_lags import DescribedLag, streams_per_call_max
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_access import InMemorySegmentAccess
@@ -109,6 +113,50 @@ def test_a_subscriber_is_stalled_only_with_something_to_read() -> None:
     [problem] = lag_problems([behind, idle, fresh, unknown], NOW_MS)
     assert problem.code == "subscriber-stalled" and "s/behind is 5 B behind" in problem.text
     assert "pravega-spark subscriber remove s/behind" in problem.remedy and not problem.stops_work
+
+
+# ---- a page of streams -----------------------------------------------------------------------------------------------
+
+
+async def test_many_streams_are_told_with_one_request_to_the_stores(world: World) -> None:
+    await world.subscriptions.stream("scope", "alone")
+    await world.subscriptions.release("scope/group", "scope/one", 60)
+    asked, window = world.access.questions, world.controller.window_parts()
+    names = [("scope", name) for name in ("one", "gone", "alone", "two", "one")]
+    one, alone, two = await lags_of_many(window, names)
+    assert world.access.questions == asked + 1
+    [subscriber] = one.subscribers
+    assert (one.stream, subscriber.name, subscriber.behind_bytes) == ("one", "scope/group", 40)
+    assert alone == DescribedLag("scope", "alone")
+    assert [(each.behind_bytes, each.unknown) for each in two.subscribers] == [(None, "it has not told a position yet")]
+    assert await lags_of_many(window, [("scope", "alone")]) == [alone]
+    assert world.access.questions == asked + 1, "without subscribers no store is asked"
+
+
+async def test_a_page_has_a_bounded_number_of_streams(world: World) -> None:
+    names = [("scope", str(index)) for index in range(streams_per_call_max + 1)]
+    with pytest.raises(InvalidArgument, match="51 streams; one call tells the lag of 50 at most"):
+        await lags_of_many(world.controller.window_parts(), names)
+
+
+async def test_the_distances_of_a_page_read_a_bounded_number_of_segments(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_lags, "segments_read_of_all_max", 1)
+    for stream in ("one", "two"):
+        await world.subscriptions.release("scope/group", f"scope/{stream}", 60)
+    found = await lags_of_many(world.controller.window_parts(), [("scope", "one"), ("scope", "two")])
+    assert [one.subscribers[0].behind_bytes for one in found] == [40, None]
+    assert found[1].subscribers[0].unknown == "not known now"
+
+
+async def test_a_page_says_what_the_stores_did_not_tell(world: World) -> None:
+    await world.subscriptions.release("scope/group", "scope/one", 60)
+    world.access.are_down = True
+    [found] = await lags_of_many(world.controller.window_parts(), [("scope", "one")])
+    assert found.unknown == "no store answers"
+    assert (found.subscribers[0].behind_bytes, found.subscribers[0].unknown) == (None, "not known now")
+    assert lag_from(lag_to(found)) == found
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
