@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -30,9 +30,6 @@ from pravega_spark.commands.stream_activity import (
 )
 from pravega_spark.commands.stream_facts import StreamFacts, retention_text, scaling_text, stream_facts
 from pravega_spark.commands.stream_lag import lag_facts, lag_json, lag_of
-
-if TYPE_CHECKING:
-    pass
 
 
 def add_to(group: typer.Typer) -> None:
