@@ -40,13 +40,13 @@ COMMIT_STATUSES: Final = {
 
 
 def sink_to(sink: Sink) -> sets_pb.Sink:
-    """The message of a sink's name and secret, for requests."""
-    return sets_pb.Sink(query_id=sink.query_id, destination=sink.destination, secret=sink.secret)
+    """The message of a sink's name, secret and label, for requests."""
+    return sets_pb.Sink(query_id=sink.query_id, destination=sink.destination, secret=sink.secret, label=sink.label)
 
 
 def sink_from(message: sets_pb.Sink) -> Sink:
     """The sink in a message; that of an answer has no secret."""
-    return Sink(message.query_id, message.destination, message.secret)
+    return Sink(message.query_id, message.destination, message.secret, message.label)
 
 
 def member_to(member: SetMember) -> sets_pb.Member:

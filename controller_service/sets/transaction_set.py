@@ -100,6 +100,8 @@ class SinkRecord:
     """Runs known from their tasks alone (``sink_runs.py``); records of older versions have none."""
     secret_hash: str = ""
     """The hash of the secret that calls must show (``sink_secrets.py``); empty until one is shown."""
+    label: str = ""
+    """The name of the query, from its last call to commit; for people, and no part of any decision."""
 
     @classmethod
     def blank(cls, key: str) -> SinkRecord:
@@ -174,6 +176,7 @@ class Commit:
     bytes: int
     now_ms: int
     secret_hash: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +360,9 @@ def _commit(record: SinkRecord, event: Commit) -> Step:
         SetRecordState.PENDING,
         event.now_ms,
     )
-    written = dataclasses.replace(record, sequence=sequence, pending=new, refused=refused, touched_ms=event.now_ms)
+    written = dataclasses.replace(
+        record, sequence=sequence, pending=new, refused=refused, touched_ms=event.now_ms, label=event.label
+    )
     return Step(written, Verdict.BIND, set=new)
 
 

@@ -39,6 +39,7 @@ from controller_service.store.versioned_store import ABSENT, VersionedStore
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import RegistrationRecord, SetReference
 from pravega_common.errors import AccessDenied, InvalidArgument, NotFound, PravegaError, Throttled, VersionConflict
+from pravega_common.model.transaction_sets import label_of
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.runtime.joined import all_ended, both_ended
@@ -219,6 +220,7 @@ class TransactionSetService(Service):
         events: int,
         size_bytes: int,
         secret: bytes = b"",
+        label: str = "",
     ) -> CommitAnswer:
         """Commit a batch. ``COMMITTED`` is answered when that is durable; the members become readable at once after,
         which ``get`` shows as ``FINISHED``. After an error without an answer the same call is to be made again."""
@@ -233,7 +235,9 @@ class TransactionSetService(Service):
                 return self._committed(key, last)
             await self._release_dead(found.record, tried)
             # A time of its own for each attempt: a set that begins in the past would be refused as pending too long.
-            request = transaction_set.Commit(run_id, batch_id, tuple(members), events, size_bytes, self._now(), shown)
+            request = transaction_set.Commit(
+                run_id, batch_id, tuple(members), events, size_bytes, self._now(), shown, label_of(label)
+            )
             taken = transaction_set.step(found.record, request)
             _check_admitted(taken)
             if taken.verdict is Verdict.ORDER_PREVIOUS:

@@ -9,6 +9,8 @@ from typing import Final
 
 sink_secret_bytes: Final = 32
 """Length of the secret of a sink."""
+label_chars_max: Final = 200
+"""Characters of a sink's label; further ones are cut off."""
 UNNAMED_PREFIX: Final = "write:"
 """Begins the query id of a batch write without a name, which no other write ever has."""
 
@@ -17,16 +19,25 @@ def is_unnamed_write(query_id: str) -> bool:
     return query_id.startswith(UNNAMED_PREFIX)
 
 
+def label_of(text: str) -> str:
+    """Makes a label of any text: one line of characters that a terminal can show, and not too long."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown.strip()[:label_chars_max].strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """A query (stable id) that writes to one destination, ``scope/stream`` or ``scope/*``.
 
     ``secret``: proves to the controller that the caller may speak for the sink; no part of its name, and never shown.
+    ``label``: the name that people gave the query, as of its last batch. It is shown and decides nothing: two sinks may
+    have one, and a query may change it.
     """
 
     query_id: str
     destination: str
     secret: bytes = field(default=b"", repr=False, compare=False)
+    label: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+pravega_common/proto/transaction_sets.proto\x12\x1bpravega_spark.controller.v1\"=\n\x04Sink\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x0e\n\x06secret\x18\x03 \x01(\x0c\"\x8c\x01\n\x06Member\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x18\n\x10transaction_high\x18\x03 \x01(\x03\x12\x17\n\x0ftransaction_low\x18\x04 \x01(\x03\x12\x11\n\tpartition\x18\x05 \x01(\x05\x12\x0e\n\x06\x65vents\x18\x06 \x01(\x03\x12\r\n\x05\x62ytes\x18\x07 \x01(\x03\"\xa6\x01\n\x1bRegisterTransactionsRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\"\x8c\x02\n\x1cRegisterTransactionsResponse\x12P\n\x06status\x18\x01 \x01(\x0e\x32@.pravega_spark.controller.v1.RegisterTransactionsResponse.Status\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x1f\n\x17last_committed_batch_id\x18\x03 \x01(\x03\x12\x16\n\x0erenewed_for_ms\x18\x04 \x01(\x03\"Q\n\x06Status\x12\x0e\n\nREGISTERED\x10\x00\x12\x11\n\rBATCH_DECIDED\x10\x01\x12\n\n\x06\x46\x45NCED\x10\x02\x12\x18\n\x14TRANSACTION_NOT_OPEN\x10\x03\"\xc5\x01\n\x1b\x43ommitTransactionSetRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x03\x12\r\n\x05\x62ytes\x18\x06 \x01(\x03\"\x93\x02\n\x0eTransactionSet\x12@\n\x05state\x18\x01 \x01(\x0e\x32\x31.pravega_spark.controller.v1.TransactionSet.State\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x03\x12\r\n\x05\x62ytes\x18\x06 \x01(\x03\"H\n\x05State\x12\x08\n\x04NONE\x10\x00\x12\x0b\n\x07PENDING\x10\x01\x12\r\n\tCOMMITTED\x10\x02\x12\x0c\n\x08\x46INISHED\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\"\xb3\x02\n\x1c\x43ommitTransactionSetResponse\x12P\n\x06status\x18\x01 \x01(\x0e\x32@.pravega_spark.controller.v1.CommitTransactionSetResponse.Status\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x38\n\x03set\x18\x03 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\"w\n\x06Status\x12\r\n\tCOMMITTED\x10\x00\x12\x15\n\x11\x41LREADY_COMMITTED\x10\x01\x12\x12\n\x0eREPLAY_DIFFERS\x10\x02\x12\x1a\n\x16\x43HECKPOINT_BEHIND_SINK\x10\x03\x12\n\n\x06\x46\x45NCED\x10\x04\x12\x0b\n\x07REFUSED\x10\x05\"n\n\x18GetTransactionSetRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\"v\n\x19GetTransactionSetResponse\x12\x38\n\x03set\x18\x01 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\x12\x1f\n\x17last_committed_batch_id\x18\x02 \x01(\x03\"(\n\x10ListSinksRequest\x12\x14\n\x0c\x63ontinuation\x18\x01 \x01(\t\"\xc1\x01\n\nSinkRecord\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x1f\n\x17last_committed_batch_id\x18\x02 \x01(\x03\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x12\n\ntouched_ms\x18\x04 \x01(\x03\x12=\n\x08last_set\x18\x05 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\"a\n\x11ListSinksResponse\x12\x36\n\x05sinks\x18\x01 \x03(\x0b\x32\'.pravega_spark.controller.v1.SinkRecord\x12\x14\n\x0c\x63ontinuation\x18\x02 \x01(\t\"Y\n\x11\x46orgetSinkRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x13\n\x0bsecret_only\x18\x02 \x01(\x08\"\x14\n\x12\x46orgetSinkResponse2\x8d\x05\n\x0fTransactionSets\x12\x8b\x01\n\x14RegisterTransactions\x12\x38.pravega_spark.controller.v1.RegisterTransactionsRequest\x1a\x39.pravega_spark.controller.v1.RegisterTransactionsResponse\x12\x8b\x01\n\x14\x43ommitTransactionSet\x12\x38.pravega_spark.controller.v1.CommitTransactionSetRequest\x1a\x39.pravega_spark.controller.v1.CommitTransactionSetResponse\x12\x82\x01\n\x11GetTransactionSet\x12\x35.pravega_spark.controller.v1.GetTransactionSetRequest\x1a\x36.pravega_spark.controller.v1.GetTransactionSetResponse\x12j\n\tListSinks\x12-.pravega_spark.controller.v1.ListSinksRequest\x1a..pravega_spark.controller.v1.ListSinksResponse\x12m\n\nForgetSink\x12..pravega_spark.controller.v1.ForgetSinkRequest\x1a/.pravega_spark.controller.v1.ForgetSinkResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+pravega_common/proto/transaction_sets.proto\x12\x1bpravega_spark.controller.v1\"L\n\x04Sink\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x0e\n\x06secret\x18\x03 \x01(\x0c\x12\r\n\x05label\x18\x04 \x01(\t\"\x8c\x01\n\x06Member\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x18\n\x10transaction_high\x18\x03 \x01(\x03\x12\x17\n\x0ftransaction_low\x18\x04 \x01(\x03\x12\x11\n\tpartition\x18\x05 \x01(\x05\x12\x0e\n\x06\x65vents\x18\x06 \x01(\x03\x12\r\n\x05\x62ytes\x18\x07 \x01(\x03\"\xa6\x01\n\x1bRegisterTransactionsRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\"\x8c\x02\n\x1cRegisterTransactionsResponse\x12P\n\x06status\x18\x01 \x01(\x0e\x32@.pravega_spark.controller.v1.RegisterTransactionsResponse.Status\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x1f\n\x17last_committed_batch_id\x18\x03 \x01(\x03\x12\x16\n\x0erenewed_for_ms\x18\x04 \x01(\x03\"Q\n\x06Status\x12\x0e\n\nREGISTERED\x10\x00\x12\x11\n\rBATCH_DECIDED\x10\x01\x12\n\n\x06\x46\x45NCED\x10\x02\x12\x18\n\x14TRANSACTION_NOT_OPEN\x10\x03\"\xc5\x01\n\x1b\x43ommitTransactionSetRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x03\x12\r\n\x05\x62ytes\x18\x06 \x01(\x03\"\x93\x02\n\x0eTransactionSet\x12@\n\x05state\x18\x01 \x01(\x0e\x32\x31.pravega_spark.controller.v1.TransactionSet.State\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x34\n\x07members\x18\x04 \x03(\x0b\x32#.pravega_spark.controller.v1.Member\x12\x0e\n\x06\x65vents\x18\x05 \x01(\x03\x12\r\n\x05\x62ytes\x18\x06 \x01(\x03\"H\n\x05State\x12\x08\n\x04NONE\x10\x00\x12\x0b\n\x07PENDING\x10\x01\x12\r\n\tCOMMITTED\x10\x02\x12\x0c\n\x08\x46INISHED\x10\x03\x12\x0b\n\x07REFUSED\x10\x04\"\xb3\x02\n\x1c\x43ommitTransactionSetResponse\x12P\n\x06status\x18\x01 \x01(\x0e\x32@.pravega_spark.controller.v1.CommitTransactionSetResponse.Status\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x38\n\x03set\x18\x03 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\"w\n\x06Status\x12\r\n\tCOMMITTED\x10\x00\x12\x15\n\x11\x41LREADY_COMMITTED\x10\x01\x12\x12\n\x0eREPLAY_DIFFERS\x10\x02\x12\x1a\n\x16\x43HECKPOINT_BEHIND_SINK\x10\x03\x12\n\n\x06\x46\x45NCED\x10\x04\x12\x0b\n\x07REFUSED\x10\x05\"n\n\x18GetTransactionSetRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x0f\n\x07wait_ms\x18\x03 \x01(\r\"v\n\x19GetTransactionSetResponse\x12\x38\n\x03set\x18\x01 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\x12\x1f\n\x17last_committed_batch_id\x18\x02 \x01(\x03\"(\n\x10ListSinksRequest\x12\x14\n\x0c\x63ontinuation\x18\x01 \x01(\t\"\xc1\x01\n\nSinkRecord\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x1f\n\x17last_committed_batch_id\x18\x02 \x01(\x03\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x12\n\ntouched_ms\x18\x04 \x01(\x03\x12=\n\x08last_set\x18\x05 \x01(\x0b\x32+.pravega_spark.controller.v1.TransactionSet\"a\n\x11ListSinksResponse\x12\x36\n\x05sinks\x18\x01 \x03(\x0b\x32\'.pravega_spark.controller.v1.SinkRecord\x12\x14\n\x0c\x63ontinuation\x18\x02 \x01(\t\"Y\n\x11\x46orgetSinkRequest\x12/\n\x04sink\x18\x01 \x01(\x0b\x32!.pravega_spark.controller.v1.Sink\x12\x13\n\x0bsecret_only\x18\x02 \x01(\x08\"\x14\n\x12\x46orgetSinkResponse2\x8d\x05\n\x0fTransactionSets\x12\x8b\x01\n\x14RegisterTransactions\x12\x38.pravega_spark.controller.v1.RegisterTransactionsRequest\x1a\x39.pravega_spark.controller.v1.RegisterTransactionsResponse\x12\x8b\x01\n\x14\x43ommitTransactionSet\x12\x38.pravega_spark.controller.v1.CommitTransactionSetRequest\x1a\x39.pravega_spark.controller.v1.CommitTransactionSetResponse\x12\x82\x01\n\x11GetTransactionSet\x12\x35.pravega_spark.controller.v1.GetTransactionSetRequest\x1a\x36.pravega_spark.controller.v1.GetTransactionSetResponse\x12j\n\tListSinks\x12-.pravega_spark.controller.v1.ListSinksRequest\x1a..pravega_spark.controller.v1.ListSinksResponse\x12m\n\nForgetSink\x12..pravega_spark.controller.v1.ForgetSinkRequest\x1a/.pravega_spark.controller.v1.ForgetSinkResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,39 +32,39 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pravega_common.proto.transa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SINK']._serialized_start=76
-  _globals['_SINK']._serialized_end=137
-  _globals['_MEMBER']._serialized_start=140
-  _globals['_MEMBER']._serialized_end=280
-  _globals['_REGISTERTRANSACTIONSREQUEST']._serialized_start=283
-  _globals['_REGISTERTRANSACTIONSREQUEST']._serialized_end=449
-  _globals['_REGISTERTRANSACTIONSRESPONSE']._serialized_start=452
-  _globals['_REGISTERTRANSACTIONSRESPONSE']._serialized_end=720
-  _globals['_REGISTERTRANSACTIONSRESPONSE_STATUS']._serialized_start=639
-  _globals['_REGISTERTRANSACTIONSRESPONSE_STATUS']._serialized_end=720
-  _globals['_COMMITTRANSACTIONSETREQUEST']._serialized_start=723
-  _globals['_COMMITTRANSACTIONSETREQUEST']._serialized_end=920
-  _globals['_TRANSACTIONSET']._serialized_start=923
-  _globals['_TRANSACTIONSET']._serialized_end=1198
-  _globals['_TRANSACTIONSET_STATE']._serialized_start=1126
-  _globals['_TRANSACTIONSET_STATE']._serialized_end=1198
-  _globals['_COMMITTRANSACTIONSETRESPONSE']._serialized_start=1201
-  _globals['_COMMITTRANSACTIONSETRESPONSE']._serialized_end=1508
-  _globals['_COMMITTRANSACTIONSETRESPONSE_STATUS']._serialized_start=1389
-  _globals['_COMMITTRANSACTIONSETRESPONSE_STATUS']._serialized_end=1508
-  _globals['_GETTRANSACTIONSETREQUEST']._serialized_start=1510
-  _globals['_GETTRANSACTIONSETREQUEST']._serialized_end=1620
-  _globals['_GETTRANSACTIONSETRESPONSE']._serialized_start=1622
-  _globals['_GETTRANSACTIONSETRESPONSE']._serialized_end=1740
-  _globals['_LISTSINKSREQUEST']._serialized_start=1742
-  _globals['_LISTSINKSREQUEST']._serialized_end=1782
-  _globals['_SINKRECORD']._serialized_start=1785
-  _globals['_SINKRECORD']._serialized_end=1978
-  _globals['_LISTSINKSRESPONSE']._serialized_start=1980
-  _globals['_LISTSINKSRESPONSE']._serialized_end=2077
-  _globals['_FORGETSINKREQUEST']._serialized_start=2079
-  _globals['_FORGETSINKREQUEST']._serialized_end=2168
-  _globals['_FORGETSINKRESPONSE']._serialized_start=2170
-  _globals['_FORGETSINKRESPONSE']._serialized_end=2190
-  _globals['_TRANSACTIONSETS']._serialized_start=2193
-  _globals['_TRANSACTIONSETS']._serialized_end=2846
+  _globals['_SINK']._serialized_end=152
+  _globals['_MEMBER']._serialized_start=155
+  _globals['_MEMBER']._serialized_end=295
+  _globals['_REGISTERTRANSACTIONSREQUEST']._serialized_start=298
+  _globals['_REGISTERTRANSACTIONSREQUEST']._serialized_end=464
+  _globals['_REGISTERTRANSACTIONSRESPONSE']._serialized_start=467
+  _globals['_REGISTERTRANSACTIONSRESPONSE']._serialized_end=735
+  _globals['_REGISTERTRANSACTIONSRESPONSE_STATUS']._serialized_start=654
+  _globals['_REGISTERTRANSACTIONSRESPONSE_STATUS']._serialized_end=735
+  _globals['_COMMITTRANSACTIONSETREQUEST']._serialized_start=738
+  _globals['_COMMITTRANSACTIONSETREQUEST']._serialized_end=935
+  _globals['_TRANSACTIONSET']._serialized_start=938
+  _globals['_TRANSACTIONSET']._serialized_end=1213
+  _globals['_TRANSACTIONSET_STATE']._serialized_start=1141
+  _globals['_TRANSACTIONSET_STATE']._serialized_end=1213
+  _globals['_COMMITTRANSACTIONSETRESPONSE']._serialized_start=1216
+  _globals['_COMMITTRANSACTIONSETRESPONSE']._serialized_end=1523
+  _globals['_COMMITTRANSACTIONSETRESPONSE_STATUS']._serialized_start=1404
+  _globals['_COMMITTRANSACTIONSETRESPONSE_STATUS']._serialized_end=1523
+  _globals['_GETTRANSACTIONSETREQUEST']._serialized_start=1525
+  _globals['_GETTRANSACTIONSETREQUEST']._serialized_end=1635
+  _globals['_GETTRANSACTIONSETRESPONSE']._serialized_start=1637
+  _globals['_GETTRANSACTIONSETRESPONSE']._serialized_end=1755
+  _globals['_LISTSINKSREQUEST']._serialized_start=1757
+  _globals['_LISTSINKSREQUEST']._serialized_end=1797
+  _globals['_SINKRECORD']._serialized_start=1800
+  _globals['_SINKRECORD']._serialized_end=1993
+  _globals['_LISTSINKSRESPONSE']._serialized_start=1995
+  _globals['_LISTSINKSRESPONSE']._serialized_end=2092
+  _globals['_FORGETSINKREQUEST']._serialized_start=2094
+  _globals['_FORGETSINKREQUEST']._serialized_end=2183
+  _globals['_FORGETSINKRESPONSE']._serialized_start=2185
+  _globals['_FORGETSINKRESPONSE']._serialized_end=2205
+  _globals['_TRANSACTIONSETS']._serialized_start=2208
+  _globals['_TRANSACTIONSETS']._serialized_end=2861
 # @@protoc_insertion_point(module_scope)

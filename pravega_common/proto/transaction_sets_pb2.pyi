@@ -30,20 +30,24 @@ class Sink(google.protobuf.message.Message):
     QUERY_ID_FIELD_NUMBER: builtins.int
     DESTINATION_FIELD_NUMBER: builtins.int
     SECRET_FIELD_NUMBER: builtins.int
+    LABEL_FIELD_NUMBER: builtins.int
     query_id: builtins.str
     """Spark's stable query id, or the job id of a batch write"""
     destination: builtins.str
     """what the query names as its target: "scope/stream", or "scope/*" for several streams"""
     secret: builtins.bytes
     """32 bytes, in requests only; the first ones that a sink is shown are asked for from then on"""
+    label: builtins.str
+    """the query's name, kept with each commit for those who list sinks; decides nothing"""
     def __init__(
         self,
         *,
         query_id: builtins.str = ...,
         destination: builtins.str = ...,
         secret: builtins.bytes = ...,
+        label: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["destination", b"destination", "query_id", b"query_id", "secret", b"secret"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["destination", b"destination", "label", b"label", "query_id", b"query_id", "secret", b"secret"]) -> None: ...
 
 global___Sink = Sink
 

@@ -41,6 +41,7 @@ def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonO
     rows = [
         (
             _shown_name(item, jobs),
+            item.sink.label,
             item.sink.destination,
             item.last_committed_batch_id,
             item.last_set.state.name.lower(),
@@ -49,13 +50,13 @@ def list_sinks(controller: ControllerOption = CONTROLLER_DEFAULT, as_json: JsonO
         )
         for item in records
     ]
-    columns = ["query or job", "into", "last batch", "state", "events of it", "last touched"]
+    columns = ["query or job", "name", "into", "last batch", "state", "events of it", "last touched"]
     print_table(counted(len(rows), "sink"), columns, rows)
 
 
 def show(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Its query or job as in sink list, or the beginning of it.")
+        str, typer.Argument(metavar="QUERY", help="Its query, job or name as in sink list, or how the query begins.")
     ],
     into: Annotated[str, typer.Option(metavar="SCOPE/STREAM", help="The target, if it writes into several.")] = "",
     batch: Annotated[int, typer.Option(min=-1, help="The batch; the last one by default.")] = -1,
@@ -64,7 +65,7 @@ def show(
 ) -> None:
     """Show the decision about a batch of a sink, and its transactions."""
     with connected(controller) as client:
-        record, jobs = _find(client, query, into)
+        record, jobs = _find(client, query, into, by_name=True)
         wanted = record.last_committed_batch_id if batch < 0 else batch
         decided = (
             record.last_set
@@ -124,13 +125,14 @@ def _shown_name(record: SinkStatus, jobs: Mapping[str, str]) -> str:
     return record.sink.query_id if job is None else f"backfill {job}"
 
 
-def _find(client: StreamClient, query: str, into: str) -> tuple[SinkStatus, dict[str, str]]:
+def _find(client: StreamClient, query: str, into: str, *, by_name: bool = False) -> tuple[SinkStatus, dict[str, str]]:
+    """``by_name``: also by the name of a query, which anybody may give to another one, so not where that matters."""
     records = list(TransactionCoordinator(client).list_sinks())
     jobs = _backfill_jobs(client, records)
     found = [
         item
         for item in records
-        if (item.sink.query_id.startswith(query) or _job_of(item, jobs) == query)
+        if (item.sink.query_id.startswith(query) or query in (_job_of(item, jobs), by_name and item.sink.label))
         and (not into or item.sink.destination == into)
     ]
     exact = [item for item in found if query in (item.sink.query_id, _job_of(item, jobs))]
@@ -149,6 +151,7 @@ def _print(record: SinkStatus, decided: TransactionSet, batch_id: int, jobs: Map
         f"sink {record.sink.query_id}",
         [
             *([("backfill job", job)] if job is not None else []),
+            *([("name of the query", record.sink.label)] if record.sink.label else []),
             ("into", record.sink.destination),
             ("last committed batch", record.last_committed_batch_id),
             ("run", record.run_id),
@@ -169,6 +172,7 @@ def _print(record: SinkStatus, decided: TransactionSet, batch_id: int, jobs: Map
 def _record_json(record: SinkStatus, jobs: Mapping[str, str]) -> dict[str, Any]:
     return {
         "query_id": record.sink.query_id,
+        "name": record.sink.label or None,
         "job_id": _job_of(record, jobs),
         "destination": record.sink.destination,
         "last_committed_batch_id": record.last_committed_batch_id,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, InvalidArgument, RejectedError
-from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
+from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet, label_of
 
 record_version: Final = 1
 runs_kept_max: Final = 16
@@ -62,6 +62,10 @@ class LedgerRecord:
         if run_id in self.runs:
             return self
         return replace(self, runs=(*self.runs, run_id)[-runs_kept_max:])
+
+    def called(self, label: str) -> LedgerRecord:
+        """The record with the query's name, which decides nothing."""
+        return replace(self, sink=replace(self.sink, label=label))
 
     def with_pending(self, wanted: TransactionSet) -> LedgerRecord:
         return replace(self.with_run(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
@@ -113,7 +117,7 @@ def to_bytes(record: LedgerRecord) -> bytes:
     entry = record.entry
     streams = sorted({(member.scope, member.stream) for member in entry.members})
     index = {name: number for number, name in enumerate(streams)}
-    value = {
+    value: dict[str, Any] = {
         "version": record_version,
         "query": record.sink.query_id,
         "destination": record.sink.destination,
@@ -133,6 +137,8 @@ def to_bytes(record: LedgerRecord) -> bytes:
             for item in entry.members
         ],
     }
+    if record.sink.label:
+        value["label"] = record.sink.label
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     if len(data) > record_bytes_max:
         raise InvalidArgument(
@@ -163,7 +169,7 @@ def _parsed(value: dict[str, Any]) -> LedgerRecord:
         SetState[value["state"]], value["batch"], value["run"], tuple(members), value["events"], value["bytes"]
     )
     return LedgerRecord(
-        Sink(value["query"], value["destination"]),
+        Sink(value["query"], value["destination"], label=label_of(str(value.get("label", "")))),
         tuple(value["runs"]),
         int(value["last_batch"]),
         int(value["last_events"]),

@@ -116,7 +116,7 @@ class TableLedger:
                 if self._settled(found) is None:
                     decision = self._unresolved(found, wanted, commit.on_unresolved)
             elif step is CommitStep.PUT:
-                decision = self._put_pending(found, wanted)
+                decision = self._put_pending(replace(found, record=found.record.called(sink.label)), wanted)
                 is_written = True
             else:
                 decision = _decision_of(step, found.record, wanted, is_written=is_written)

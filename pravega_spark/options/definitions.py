@@ -446,5 +446,7 @@ OPTIONS: Final = (
     Option(
         "checkpointlocation", Use.ALL, values.text, None, "Spark's; a streaming sink keeps its secret there", "none"
     ),
-    Option("queryname", Use.ALL, values.text, None, "Spark's; not used here", "none"),
+    Option(
+        "queryname", Use.ALL, values.text, None, "Spark's; `pravega-spark sink list` shows it with its sink", "none"
+    ),
 )

@@ -30,6 +30,7 @@ class WriteOptions(StreamOptions):
     job_id: str | None
     sink_secret_file: str | None
     checkpointlocation: str | None
+    queryname: str | None
 
     @property
     def destination(self) -> str:

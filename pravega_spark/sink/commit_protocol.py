@@ -9,7 +9,7 @@ decision, and the rules here say what each answer means. All of this is values a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -39,9 +39,10 @@ class BatchRefused(RejectedError):
 
 
 def streaming_identity(
-    read_property: Callable[[str], str | None], destination: str, secret: SinkSecret = NO_SECRET
+    read_property: Callable[[str], str | None], destination: str, secret: SinkSecret = NO_SECRET, label: str = ""
 ) -> BatchIdentity:
     """The identity that Spark gives to the tasks of a micro-batch; ``secret``: the one of the query's checkpoint.
+    ``label``: the query's name, which is no part of the identity.
 
     Raises ``InvalidArgument`` when a property is missing: without it a batch cannot be recognised when it comes again,
     and guessing would duplicate rows.
@@ -55,7 +56,7 @@ def streaming_identity(
             f"this task has no usable property {', '.join(missing) or BATCH_ID_PROPERTY}: exactly-once writing works "
             "in streaming queries of Spark 4.0 to 4.3; set exactly_once=false to write at least once"
         )
-    return BatchIdentity(secret.sink(query_id, destination), run_id, int(batch_id))
+    return BatchIdentity(replace(secret.sink(query_id, destination), label=label), run_id, int(batch_id))
 
 
 @dataclass(frozen=True)

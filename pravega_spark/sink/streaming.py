@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.model.transaction_sets import label_of
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.ledger.batch import BatchIdentity
@@ -46,7 +47,8 @@ class StreamingSink:
     def _identity(self, context: TaskContext | None) -> BatchIdentity:
         if context is None:
             raise InvalidArgument("no Spark task runs here, so the batch to write for is not known")
-        return streaming_identity(context.getLocalProperty, self._options.destination, self._secret)
+        label = label_of(self._options.queryname or "")
+        return streaming_identity(context.getLocalProperty, self._options.destination, self._secret, label)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         if self._options.exactly_once:

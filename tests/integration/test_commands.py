@@ -408,7 +408,8 @@ def test_subscribers(shell: Shell) -> None:
 def test_sinks(shell: Shell) -> None:
     shell.run("stream", "create", shell.stream)
     query = f"query-{uuid.uuid4()}"
-    sink = Sink(query, shell.stream)
+    name = f"orders of {shell.scope}"
+    sink = Sink(query, shell.stream, label=name)
     with StreamClient(shell.controller) as client:
         transaction = TransactionalWriter(client, shell.scope, "t").begin()
         transaction.write(b"event", "k")
@@ -422,6 +423,10 @@ def test_sinks(shell: Shell) -> None:
     assert (shown["batch"]["events"], shown["batch"]["members"][0]["bytes"]) == (1, 13)
     assert shown["batch"]["members"][0]["transaction"] == str(transaction.transaction_id)
     assert query in shell.text("sink", "show", query)
+    # The name of a query is shown and finds it, but nothing is forgotten by it.
+    assert listed["name"] == name and name in shell.text("sink", "list")
+    assert shell.json("sink", "show", name)["query_id"] == query
+    assert f"no sink '{name}'" in shell.complaint("sink", "forget", name, "--yes")
     # A backfill has the name that its user gave it.
     with StreamClient(shell.controller) as client:
         table = BlockingTable(client.segments, claims_segment(shell.scope))

@@ -13,6 +13,7 @@ from pravega_common.errors import AccessDenied
 from pravega_common.model.transaction_sets import SetState, Sink
 from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
 from pravega_spark.sink.sink_secret import FILE_NAME
+from pravega_streams.client import StreamClient
 from tests.spark.streams import Streams
 
 
@@ -37,6 +38,17 @@ def test_the_decision_is_recorded_under_the_query(streams: Streams) -> None:
     recorded, last = streams.gateway.transaction_set(Sink(query.id, f"{streams.scope}/to"), 0)
     assert (recorded.state, recorded.events, last) == (SetState.FINISHED, 100, 0)
     assert recorded.run_id == query.runId
+
+
+def test_a_sink_is_listed_with_the_name_of_its_query(streams: Streams) -> None:
+    """The name that its last batch had: another one is taken, and none is taken as well."""
+    for number, name in enumerate(("orders", "bills", "")):
+        streams.fill("from", 10 * number, 10 * number + 10)
+        query = streams.run(source(streams), "to", **({"queryName": name} if name else {}))
+        with StreamClient(streams.controller) as client:
+            (sink,) = [item.sink for item in client.sets.list_sinks() if item.sink.query_id == query.id]
+        assert (query.name or "", sink.label) == (name, name)
+    assert streams.numbers("to") == list(range(30))
 
 
 def test_a_batch_that_spark_forgot_is_not_written_again(streams: Streams, tmp_path: Path) -> None:

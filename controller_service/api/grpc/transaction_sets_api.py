@@ -89,6 +89,7 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
             request.events,
             request.bytes,
             request.sink.secret,
+            request.sink.label,
         )
         self._known.heard_of(request.sink.query_id, request.sink.destination)
         recorded = _set(taken.set)
@@ -174,7 +175,7 @@ def _set(record: SetRecord | None) -> pb.TransactionSet:
 
 def _sink(record: SinkRecord) -> pb.SinkRecord:
     return pb.SinkRecord(
-        sink=pb.Sink(query_id=record.query_id, destination=record.destination),
+        sink=pb.Sink(query_id=record.query_id, destination=record.destination, label=record.label),
         last_committed_batch_id=record.last_batch_id,
         run_id=record.runs[-1] if record.runs else "",
         touched_ms=record.touched_ms,

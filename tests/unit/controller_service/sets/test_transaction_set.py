@@ -186,6 +186,16 @@ def test_a_sink_of_an_older_version_takes_the_secret_of_its_next_run() -> None:
         assert step(decided, dataclasses.replace(event, secret_hash=MINE)).record.secret_hash == MINE
 
 
+def test_the_label_of_the_last_commit_is_kept_and_decides_nothing() -> None:
+    named = dataclasses.replace(commit(0), label="orders")
+    record = play(register(0), named, bound(1), ordered(1), finished(1)).record
+    assert record.label == "orders" and decode(SinkRecord, encode(record)).label == "orders"
+    assert step(record, dataclasses.replace(named, label="other")).verdict is Verdict.ALREADY_COMMITTED
+    assert step(record, commit(1)).record.label == "", "the next batch has no name"
+    old = decode(SinkRecord, b'{"_v":1,"query_id":"q","destination":"s/a"}')
+    assert old.label == ""
+
+
 def test_a_forgotten_sink_begins_anew_and_gives_no_number_twice() -> None:
     record = forgotten(play(*DECIDED, finished(1)).record, 7)
     assert (record.last_batch_id, record.runs, record.secret_hash, record.sequence) == (-1, (), "", 1)

@@ -61,6 +61,14 @@ def test_golden_bytes() -> None:
     assert from_bytes(GOLDEN) == committed(7)
 
 
+def test_the_name_of_a_query_comes_back_and_is_not_trusted() -> None:
+    named = committed(7).called("orders")
+    assert named == committed(7) and from_bytes(to_bytes(named)).sink.label == "orders"
+    assert from_bytes(to_bytes(named.called(""))).sink.label == "" and to_bytes(named.called("")) == GOLDEN
+    strange = json.dumps({**json.loads(GOLDEN), "label": "\x1b[2J" + "x" * 999})
+    assert from_bytes(strange.encode()).sink.label == "[2J" + "x" * 197
+
+
 @pytest.mark.parametrize("length", range(0, 330, 7))
 def test_a_record_that_is_cut_is_refused(length: int) -> None:
     with pytest.raises(DataCorruption, match="record of a sink cannot be read"):

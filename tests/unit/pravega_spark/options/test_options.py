@@ -54,7 +54,7 @@ def test_every_option_is_a_field_or_makes_one() -> None:
     made_of = {field.name for kind in (ReadOptions, WriteOptions) for field in dataclasses.fields(kind)}
     others = {option.name for option in OPTIONS} - made_of
     assert others == {
-        *("ca_file", "user", "password_file", "token_file", "stream", "path", "paths", "queryname"),
+        *("ca_file", "user", "password_file", "token_file", "stream", "path", "paths"),
         *(option.name for option in OPTIONS if option.name.startswith("default_")),
     }
 

@@ -352,6 +352,9 @@ class TestIdentity:
                 streaming_identity({**properties, name: ""}.get, "s/t")
         with pytest.raises(InvalidArgument, match="no usable property"):
             streaming_identity({**properties, "streaming.sql.batchId": "x"}.get, "s/t")
+        named = streaming_identity(properties.get, "s/t", label="orders")
+        assert named.sink.label == "orders"
+        assert named == streaming_identity(properties.get, "s/t"), "the label is no part of the identity"
 
     def test_of_a_batch_write(self) -> None:
         def made(**given: str) -> BatchIdentity:
