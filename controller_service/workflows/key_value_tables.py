@@ -16,6 +16,7 @@ from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import no_way_back
 from controller_service.workflows.stream_use import KeyValueTableCounts
 from pravega_common.errors import NotFound, PravegaError, ScopeNotFound, SegmentNotFound
+from pravega_common.model.table_limits import check_fixed_key_length
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
@@ -99,12 +100,14 @@ class KeyValueTables:
         record = await self.records.get(scope, table)
         if record is None or record.table_id != request.payload["table_id"]:
             raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
+        key_length = record.primary_key_length + record.secondary_key_length
+        # Former versions took more than a table has.
+        check_fixed_key_length(scoped_name(scope, table), key_length)
         await self._admit(scope, table, record)
         record = await self._numbered(scope, table, record)
         if record.state is not ScopeMemberState.CREATING:
             return
         failpoint(NUMBER_CHOSEN)
-        key_length = record.primary_key_length + record.secondary_key_length
         names = _segments(scope, table, record)
         try:
             await all_ended(

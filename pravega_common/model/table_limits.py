@@ -14,6 +14,8 @@ from pravega_common.errors import InvalidArgument
 
 key_bytes_max: Final = 8_192
 value_bytes_max: Final = 1_048_576 - 8_192
+fixed_key_bytes_max: Final = 256
+"""Longest key of a fixed-key table; a real store, as ours, closes the connection that asks for a longer one."""
 
 update_entries_max: Final = 10_000
 """Entries or keys of one update or removal."""
@@ -43,6 +45,12 @@ def check_key_length(table: str, length: int) -> None:
     """``InvalidArgument`` for a key that no table can hold."""
     if not 0 < length <= key_bytes_max:
         raise InvalidArgument(f"{table}: key of {length} bytes; a key has 1 to {key_bytes_max} bytes")
+
+
+def check_fixed_key_length(table: str, length: int) -> None:
+    """``InvalidArgument`` for a length that the keys of no table have; 0 stands for keys of any length."""
+    if not 0 <= length <= fixed_key_bytes_max:
+        raise InvalidArgument(f"{table}: keys of {length} bytes; the limit is {fixed_key_bytes_max}")
 
 
 def check_value_length(table: str, length: int) -> None:

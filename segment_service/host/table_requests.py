@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.table_limits import check_fixed_key_length
 from pravega_common.wire.commands import (
     Command,
     CreateTableSegment,
@@ -31,9 +32,6 @@ from pravega_common.wire.commands import (
 from pravega_common.wire.errors import WireProtocolError
 from segment_service.contracts.table_store import EntriesPage, TableEntry, TableKey, TableStore
 
-fixed_key_bytes_max: Final = 256
-"""Longest key of a fixed-key table; a longer one is refused as the real store does, by closing the connection."""
-
 
 def _wire_entries(entries: Iterable[TableEntry]) -> tuple[WireTableEntry, ...]:
     return tuple(WireTableEntry(WireTableKey(entry.key, entry.version), entry.value) for entry in entries)
@@ -46,10 +44,10 @@ class TableRequests:
         self._tables = tables
 
     async def create(self, request: CreateTableSegment) -> Command:
-        if not 0 <= request.key_length <= fixed_key_bytes_max:
-            raise WireProtocolError(
-                "CreateTableSegment", f"key length {request.key_length} must be in 0..{fixed_key_bytes_max}"
-            )
+        try:
+            check_fixed_key_length(request.segment, request.key_length)
+        except InvalidArgument as error:  # As the real store does.
+            raise WireProtocolError("CreateTableSegment", str(error)) from error
         await self._tables.create_table(request.segment, request.key_length, max(request.rollover_size_bytes, 0))
         return SegmentCreated(request.request_id, request.segment)
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from pravega_common.errors import BadKeyVersion, InvalidArgument, TableError
 
-fixed_key_bytes_max: Final = 256
-
 
 class FixedKeyTableLayout:
     """Pages are asked for by their first key; the continuation token only says that entries were returned."""

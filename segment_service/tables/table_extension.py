@@ -20,6 +20,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.model.table_limits import (
+    check_fixed_key_length,
     check_read,
     check_value_length,
     entry_wire_bytes,
@@ -51,7 +52,7 @@ from segment_service.contracts.table_store import (
 )
 from segment_service.tables.compactor import compact
 from segment_service.tables.delta import DeltaSelection, select_delta, select_delta_from_log
-from segment_service.tables.fixed_key_table import FixedKeyTableLayout, fixed_key_bytes_max
+from segment_service.tables.fixed_key_table import FixedKeyTableLayout
 from segment_service.tables.hash_table import HashTableLayout
 from segment_service.tables.key_index import InlineBudget, KeyIndex, Slot, inline_bytes_max
 from segment_service.tables.layout import TableLayout
@@ -97,8 +98,7 @@ class TableExtension:
     # --- tables ------------------------------------------------------------------------------------------------------
 
     async def create_table(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:
-        if not 0 <= key_length <= fixed_key_bytes_max:
-            raise InvalidArgument(f"{segment}: key length {key_length}; give 0 (any) to {fixed_key_bytes_max}")
+        check_fixed_key_length(segment, key_length)
         values = {SEGMENT_TYPE: SEGMENT_TYPE_FIXED_KEY_TABLE if key_length else SEGMENT_TYPE_HASH_TABLE}
         if key_length:
             values[TABLE_KEY_LENGTH] = key_length

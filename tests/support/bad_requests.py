@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 
+from pravega_common.model.table_limits import fixed_key_bytes_max
 from pravega_common.proto import controller_pb2 as pb
 
 S = "scope"
@@ -386,7 +387,8 @@ def about_tables() -> Iterator[BadRequest]:
         "no primary key": {"primaryKeyLength": 0},
         "a negative primary key": {"primaryKeyLength": -1},
         "keys longer than a table's": {"primaryKeyLength": INT32_MAX},
-        "keys that are together longer": {"primaryKeyLength": 8_000, "secondaryKeyLength": 8_000},
+        "keys that are a byte too long": {"primaryKeyLength": fixed_key_bytes_max + 1},
+        "keys that are together longer": {"primaryKeyLength": fixed_key_bytes_max, "secondaryKeyLength": 1},
         "a negative secondary key": {"secondaryKeyLength": -1},
         "negative rollover": {"rolloverSizeBytes": -1},
     }.items():

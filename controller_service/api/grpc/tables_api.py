@@ -13,7 +13,7 @@ from controller_service.store.epochs import initial_epoch
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.workflows.key_value_tables import partitions_max
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
-from pravega_common.model.table_limits import key_bytes_max
+from pravega_common.model.table_limits import check_fixed_key_length
 from pravega_common.names import validate_user_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.services.security.access_entries import key_value_table_resource
@@ -110,11 +110,8 @@ def _check(request: pb.KeyValueTableConfig) -> None:
             f"key lengths {request.primaryKeyLength} and {request.secondaryKeyLength}: "
             "the primary key's must be positive, the secondary key's not negative"
         )
-    if request.primaryKeyLength + request.secondaryKeyLength > key_bytes_max:
-        raise InvalidArgument(
-            f"key lengths {request.primaryKeyLength} and {request.secondaryKeyLength}: "
-            f"together at most {key_bytes_max} bytes"
-        )
+    # Else a store ends the connection that asks for the segments, which many others use.
+    check_fixed_key_length(request.kvtName, request.primaryKeyLength + request.secondaryKeyLength)
     if request.rolloverSizeBytes < 0:
         raise InvalidArgument(
             f"rollover size {request.rolloverSizeBytes} must not be negative (0: the store's default)"

@@ -18,6 +18,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.model.table_limits import (
+    check_fixed_key_length,
     check_key_length,
     check_read,
     check_value_length,
@@ -47,7 +48,6 @@ from tests.support.fakes.segment_store import InMemorySegmentStore
 
 record_overhead_bytes: Final = 17
 """What a record adds to its key and value: version byte, two lengths, explicit version (TableStore of Pravega)."""
-fixed_key_bytes_max: Final = 256
 
 _Item = TypeVar("_Item", TableEntry, TableKey)
 
@@ -80,8 +80,7 @@ class InMemoryTableStore:
         self._tables: dict[str, _Table] = {}
 
     async def create_table(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None:
-        if not 0 <= key_length <= fixed_key_bytes_max:
-            raise InvalidArgument(f"key length {key_length} must be in 0..{fixed_key_bytes_max}")
+        check_fixed_key_length(segment, key_length)
         if segment in self._tables:
             raise SegmentExists(segment)
         kind = SEGMENT_TYPE_FIXED_KEY_TABLE if key_length else SEGMENT_TYPE_HASH_TABLE

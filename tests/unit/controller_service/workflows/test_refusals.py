@@ -13,6 +13,7 @@ from controller_service.errors import PreconditionFailed
 from controller_service.service import Controller
 from controller_service.store.epochs import equal_ranges, initial_epoch, next_epoch, plan_scale
 from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
 from controller_service.store.serializer import encode
 from controller_service.store.versioned_store import Put
@@ -21,7 +22,7 @@ from controller_service.workflows import scale_stream
 from pravega_common.errors import InvalidArgument, PravegaError, SegmentNotFound, StreamNotFound
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.model.table_limits import value_bytes_max
+from pravega_common.model.table_limits import fixed_key_bytes_max, value_bytes_max
 from pravega_common.names import epoch_max, segment_number_max, segments_per_stream_max
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
@@ -222,3 +223,15 @@ async def test_a_sealing_that_meets_a_refusal_goes_on(
     await eventually(lambda: not refusals)
     await sealing
     assert await (await controller.store.open("s", "t")).state() is StreamState.SEALED
+
+
+async def test_a_table_of_longer_keys_than_stores_take_is_refused_and_not_tried_again(
+    controller: Controller, parts: ControllerParts
+) -> None:
+    await controller.store.create_scope(S)
+    # As a former version may have stored it; a store would end the connection at each attempt.
+    too_long = KeyValueTableRecord("id", 1, ScopeMemberState.CREATING, 1, fixed_key_bytes_max, 1)
+    with pytest.raises(InvalidArgument, match=f"keys of {fixed_key_bytes_max + 1} bytes"):
+        await controller.parts.tables.create(S, "table", too_long)
+    assert await requests_left(parts.tables) == 0
+    assert not parts.access.tables
