@@ -52,6 +52,7 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
+from segment_service.host.refusals import refused_in
 from segment_service.host.request_checks import check_is_no_table, check_segment_name, client_attribute
 from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
@@ -88,6 +89,10 @@ class AppendPeer(Protocol):
 
     def in_flight_changed(self, bytes_delta: int, appends_delta: int) -> None:
         """Change the bytes and the number of appends that were taken and are not answered yet."""
+        ...
+
+    def refused(self) -> None:
+        """Note that a request was refused."""
         ...
 
     def enter_writer(self) -> str:
@@ -183,6 +188,7 @@ class AppendProcessor:
             client_attribute(request.writer_id)
         except InvalidArgument as error:
             self._peer.send(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
+            self._peer.refused()
             return False
         if request.writer_id in self._writers:
             return True
@@ -241,6 +247,8 @@ class AppendProcessor:
             self._peer.close(f"setting up writer {writer.writer_id.hex()} on {writer.segment} failed: {error!r}")
         else:
             self._peer.send(reply)
+            if refused_in(reply):
+                self._peer.refused()
         waiting, writer.waiting = writer.waiting, None
         for append in waiting or ():
             self._peer.in_flight_changed(-append.length, -1)

@@ -10,6 +10,7 @@ from pravega_common.services.host_counts import HostCounts
 from segment_service.host.deadlines import DeadlineQueue
 from segment_service.host.held_bytes import OpenFrames, UnsentReplies
 from segment_service.host.in_flight import InFlightBudget
+from segment_service.host.refusals import HostRefusals
 
 hello_time_max_s: Final = 10.0
 """Time in which a peer has to say Hello."""
@@ -35,6 +36,7 @@ class ServerBudgets:
     hello: DeadlineQueue
     frames: DeadlineQueue
     unsent: UnsentReplies
+    refusals: HostRefusals
     in_flight: InFlightBudget = field(default_factory=InFlightBudget)
     open_frames: OpenFrames = field(default_factory=lambda: OpenFrames(server_open_frame_bytes_max))
     reads_max: int = server_reads_max
@@ -50,5 +52,6 @@ class ServerBudgets:
             DeadlineQueue(clock, hello_time_max_s),
             DeadlineQueue(clock, frame_time_max_s),
             UnsentReplies(clock, server_unsent_bytes_max),
+            HostRefusals(clock),
             in_flight or InFlightBudget(),
         )

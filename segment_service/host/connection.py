@@ -48,6 +48,7 @@ from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
 from segment_service.host.quota_bytes import TABLE_READS, TABLE_UPDATES, bucket_of_frame, owed_for, paid, pay_in_turn
 from segment_service.host.read_batches import begins_with_read
+from segment_service.host.refusals import connection_refusals, new_connection_pause_max_s, refused_in
 from segment_service.host.request_batches import CloseConnection
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
@@ -173,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self._read_paused = False
         self._pump_scheduled = False
         self._waits_for_gate = False
+        self._is_held_back = False
         self._bytes_in_flight = 0
         self._appends_in_flight = 0
         self._requests_in_flight = 0
@@ -201,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._appends = AppendProcessor(self._store, self, self._tokens, self._clock, self._times)
         self._watch = PeerWatch(self._budgets, self._parser, self)
         self._watch.connected(transport.get_extra_info("socket"))
+        self._hold_back(min(self._budgets.refusals.pause_s(self.peer_host), new_connection_pause_max_s))
         self._on_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -238,6 +241,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self._writable.set()
         self._budget.forget(self._schedule_pump)
+        if not self._watch.has_greeted:
+            self._note_fault()
         self._watch.lost()
         self._budgets.unsent.note(self, 0)
         self._budgets.writers.leave(self.peer_host, self._appends.writer_count)
@@ -285,6 +290,14 @@ class Connection(asyncio.BufferedProtocol):
         self._budget.change(bytes_delta, appends_delta)
         if bytes_delta < 0 or appends_delta < 0:
             self._schedule_pump()
+
+    def refused(self, requests: int = 1) -> None:
+        """Note that requests were refused, so that a peer that goes on like that is read less."""
+        self._hold_back(self._budgets.refusals.note(self.peer_host, requests))
+
+    def _note_fault(self) -> None:
+        """Note that the peer did what costs it the connection, and will perhaps open another one for."""
+        self._budgets.refusals.note(self.peer_host, connection_refusals)
 
     def enter_writer(self) -> str:
         return self._budgets.writers.enter(self.peer_host)
@@ -348,9 +361,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_stuffed(self) -> bool:
-        """Whether nothing more of this peer can be handled: it does not take replies, or waits for too many."""
+        """Whether nothing more of this peer can be handled: it does not take replies, waits for too many, or too much
+        of its host was refused."""
         return (
             self._write_paused
+            or self._is_held_back
             or self._out_bytes >= unsent_bytes_max
             or self._requests_in_flight >= requests_in_flight_max
         )
@@ -397,6 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             return
         if self._parser.failure is not None:
+            self._note_fault()
             # Any answer in plain makes a handshake fail at once; other peers get none, as from Pravega.
             end = self.refuse if self._parser.begins_tls else self.close
             end(str(self._parser.failure))
@@ -413,6 +429,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._back_pressure.is_open and not self._waits_for_gate:
             self._waits_for_gate = True
             self.spawn_until_lost(self._wait_for_gate(), "back-pressure")
+
+    def _hold_back(self, pause_s: float) -> None:
+        if pause_s > 0 and not self._is_held_back:
+            self._is_held_back = True
+            self.spawn_until_lost(self._go_on_after(pause_s), "refusals")
+
+    async def _go_on_after(self, pause_s: float) -> None:
+        await self._clock.sleep(pause_s)
+        self._is_held_back = False
+        self._pump()
 
     async def _wait_for_gate(self) -> None:
         await self._back_pressure.wait_open()
@@ -473,7 +499,9 @@ class Connection(asyncio.BufferedProtocol):
                 raise WireProtocolError(COMMANDS[type_code].__name__, "not a request that this port serves")
         except TooManyItems as error:
             self.send(ErrorMessage(error.request_id, error.segment, str(error), ILLEGAL_ARGUMENT))
+            self.refused()
         except (WireDecodeError, WireProtocolError) as error:
+            self._note_fault()
             self.close(str(error))
         except Exception as error:
             self._unforeseen(error)
@@ -496,6 +524,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             await work
         except CloseConnection as error:
+            if error.is_of_peer:
+                self._note_fault()
             self.close(str(error))
         except Exception as error:
             self._unforeseen(error)
@@ -538,6 +568,8 @@ class Connection(asyncio.BufferedProtocol):
         return isinstance(command, TABLE_READS)
 
     def _reply_to(self, request: Any, reply: Command) -> None:
+        if requests := refused_in(reply):
+            self.refused(requests)
         try:
             parts = codec.encode_parts(reply)
         except InvalidArgument as error:
@@ -556,13 +588,14 @@ class Connection(asyncio.BufferedProtocol):
             segment = self._requests.transient_name(command)
         except InvalidArgument as error:
             self.send(ErrorMessage(command.request_id, "", str(error), ILLEGAL_ARGUMENT))
+            self.refused()
             return
         self._transient_segments.add(segment)
         self.spawn(self._serve_transient(command, segment), "CreateTransientSegment")
 
     async def _serve_transient(self, command: CreateTransientSegment, segment: str) -> None:
         began_s = self._clock.monotonic_s()
-        self.send(await self._requests.create_transient(command, segment))
+        self._reply_to(command, await self._requests.create_transient(command, segment))
         self._times.note_request(command, self._clock.monotonic_s() - began_s)
 
     # ---- reads -------------------------------------------------------------------------------------------------------
@@ -619,7 +652,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_read(self, request: ReadSegment, result: ReadResult | Command) -> None:
         if not isinstance(result, ReadResult):
-            self.send(result)
+            self._reply_to(request, result)
             return
         self._times.note_sent(request.segment, result.length)
         self._send_parts(

@@ -36,6 +36,7 @@ class PeerWatch:
         self._frames_when_watched = -1
         """-1 while no open frame is watched."""
         self._is_counted = False
+        self.has_greeted = False
 
     def connected(self, stream: socket.socket | None) -> None:
         self._budgets.hello.add(self._hello_overdue)
@@ -47,6 +48,7 @@ class PeerWatch:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, dead_peer_probe_s)
 
     def greeted(self) -> None:
+        self.has_greeted = True
         self._budgets.hello.discard(self._hello_overdue)
 
     def received(self, frames: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, Outcome, PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.joined import all_ended
 from pravega_common.runtime.time_slices import TimeSlices
@@ -46,6 +46,11 @@ Answer = Callable[[Command], Coroutine[Any, Any, Command]]
 
 class CloseConnection(Exception):
     """The request has no reply that would be true; the connection is to be closed for the reason given."""
+
+    @property
+    def is_of_peer(self) -> bool:
+        """Whether the peer asked for what can never be; else the store failed."""
+        return not isinstance(self.__cause__, PravegaError) or self.__cause__.outcome is Outcome.REJECTED
 
 
 class RequestBatches:
