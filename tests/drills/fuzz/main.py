@@ -75,6 +75,7 @@ def show(console: Console, result: FuzzResult) -> None:
     ):
         p50, p99 = (percentile(waits_s, share) * 1_000 for share in (0.5, 0.99))
         console.print(f"good client {name}: {len(waits_s)} writes, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    console.print(f"peers {'had cores of their own' if result.cores_apart else 'shared the cores of the cluster'}")
     verdict = "within" if result.slower <= slower_factor_max else "above"
     console.print(f"p99 under attack {result.slower:.1f} x that in the quiet, {verdict} {slower_factor_max:.0f} x")
     console.print(f"p99 under attack {result.slower_than_burdened:.1f} x that beside busy peers that send nothing")

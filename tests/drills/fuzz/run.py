@@ -16,6 +16,7 @@ from typing import Final
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.credentials import BasicCredentials
 from tests.drills.fuzz import world
+from tests.drills.fuzz.cores import CoreShares, on_cores
 from tests.drills.fuzz.frames import FrameMaker
 from tests.drills.fuzz.grpc_peer import GrpcPeer
 from tests.drills.fuzz.rest_peer import RestPeer
@@ -44,6 +45,8 @@ class FuzzResult:
     """One run. ``problems``: what must not be, each in a sentence."""
 
     seed: int
+    cores_apart: bool = False
+    """Whether the peers had cores of their own."""
     frames: dict[str, PeerCounts] = field(default_factory=dict)
     grpc: dict[str, PeerCounts] = field(default_factory=dict)
     rest: dict[str, PeerCounts] = field(default_factory=dict)
@@ -111,8 +114,9 @@ def _burden(uri: str, seconds: float) -> None:
 
 def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tell: Callable[[str], None]) -> FuzzResult:
     """Send so many mutated frames and requests, half of them with a user's credentials, and half without any."""
-    result = FuzzResult(seed)
-    with _settings(), authenticating_cluster(folder, world.USERS) as cluster:
+    cores = CoreShares.of_this_process()
+    result = FuzzResult(seed, cores_apart=cores.are_apart)
+    with _settings(), on_cores(cores.services), authenticating_cluster(folder, world.USERS) as cluster:
         uri = cluster.controller_uri
         world.make(uri)
         before = world.fingerprint(uri)
@@ -122,9 +126,10 @@ def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tel
         begun_s = time.monotonic()
         time.sleep(quiet_s)
         quiet_until_s = time.monotonic()
-        _burden(uri, quiet_s)
-        burdened_until_s = time.monotonic()
-        _attack(cluster, result, frames, requests, tell)
+        with on_cores(cores.peers):
+            _burden(uri, quiet_s)
+            burdened_until_s = time.monotonic()
+            _attack(cluster, result, frames, requests, tell)
         ended_s = time.monotonic()
         result.seconds = ended_s - burdened_until_s
         client.end()

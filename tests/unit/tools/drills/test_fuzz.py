@@ -10,6 +10,7 @@ import pytest
 from pravega_common.wire import codec
 from pravega_common.wire import commands as wire
 from tests.drills.fuzz import run, watch
+from tests.drills.fuzz.cores import CoreShares
 from tests.drills.fuzz.frames import FrameMaker, ends_connection, requests_by_type
 from tests.drills.fuzz.grpc_peer import CallMaker, methods
 from tests.drills.fuzz.rest_peer import RequestMaker
@@ -54,6 +55,24 @@ def test_a_stream_that_a_peer_has_sealed_has_no_segments_and_is_met_all_the_same
 def test_every_call_is_made() -> None:
     maker = CallMaker("1", TARGET)
     assert {path for path, _ in (maker.call() for _ in range(3_000))} == methods().keys()
+
+
+@pytest.mark.parametrize(
+    ("cores", "services", "peers"),
+    [
+        ({4, 1, 2, 3}, {1, 2}, {3, 4}),
+        ({0, 1, 2}, {0, 1}, {2}),
+        ({0, 1}, {0}, {1}),
+        ({3}, {3}, {3}),
+        (set(), set(), set()),
+    ],
+)
+def test_peers_have_cores_of_their_own_where_there_are_two(
+    cores: set[int], services: set[int], peers: set[int]
+) -> None:
+    shares = CoreShares.of(cores)
+    assert shares == CoreShares(frozenset(services), frozenset(peers))
+    assert shares.are_apart == (len(cores) > 1)
 
 
 @pytest.mark.parametrize(
