@@ -30,6 +30,8 @@ new_connection_pause_max_s: Final = 1.0
 """The same for a new connection, whose peer may be another one of the same host."""
 hosts_max: Final = 4_096
 """Hosts above which those are forgotten that have their whole share again."""
+forget_period_s: Final = 1.0
+"""The shortest time between two looks for such hosts, so that many hosts at once cost no look each."""
 _burst_s: Final = refusals_burst / refusals_per_s
 
 
@@ -50,11 +52,12 @@ class HostRefusals:
         self._clock = clock
         self._paid_until_s: dict[str, float] = {}
         """By host, the time at which all that was refused is made up for."""
+        self._forgot_s = -forget_period_s
 
     def note(self, host: str, requests: int = 1) -> float:
         """Count refused requests; returns the seconds for which their connection is not to be read."""
         now_s = self._clock.monotonic_s()
-        if len(self._paid_until_s) >= hosts_max and host not in self._paid_until_s:
+        if len(self._paid_until_s) >= hosts_max and now_s - self._forgot_s >= forget_period_s:
             self._forget(now_s)
         until_s = max(self._paid_until_s.get(host, now_s), now_s) + requests / refusals_per_s
         self._paid_until_s[host] = min(until_s, now_s + _burst_s + pause_max_s)
@@ -66,4 +69,5 @@ class HostRefusals:
         return 0.0 if until_s is None else max(until_s - _burst_s - self._clock.monotonic_s(), 0.0)
 
     def _forget(self, now_s: float) -> None:
+        self._forgot_s = now_s
         self._paid_until_s = {host: until_s for host, until_s in self._paid_until_s.items() if until_s > now_s}
