@@ -115,9 +115,10 @@ def test_a_stored_transaction_stays_as_it_is_and_a_sink_gained_fields_at_its_end
     assert encode(transaction).decode() == STORED_TRANSACTION
     assert decode(ActiveTransaction, STORED_TRANSACTION.encode()) == transaction
     without_secret = STORED_SINK.removesuffix("}") + ',"indexed":false,"expiry_day":-1,"seen_runs":[]}'
-    written = without_secret.removesuffix("}") + ',"secret_hash":""}'
+    without_label = without_secret.removesuffix("}") + ',"secret_hash":""}'
+    written = without_label.removesuffix("}") + ',"label":""}'
     assert encode(sink).decode() == written
-    for stored in (STORED_SINK, without_secret, written):
+    for stored in (STORED_SINK, without_secret, without_label, written):
         assert decode(SinkRecord, stored.encode()) == sink
 
 
