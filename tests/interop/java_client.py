@@ -9,7 +9,7 @@ from typing import Any, Final
 from py4j.java_gateway import JavaGateway
 
 from tests.interop.real_pravega import jar_folder, opened_packages
-from tests.support.maven import java
+from tests.support.maven import SHORT_LIVED, java
 
 heap_bytes_max: Final = 512 << 20
 
@@ -70,7 +70,8 @@ def running_java_client(
 ) -> Iterator[JavaClient]:
     """The process ends with the context. ``trust_store``: certificates in PEM, for a ``tls://`` address. ``user``: a
     name and a password; None for a cluster that asks for none."""
-    options = [f"-Xmx{heap_bytes_max}", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened_packages)]
+    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in opened_packages]
+    options = [*SHORT_LIVED, f"-Xmx{heap_bytes_max}", *opened]
     gateway = JavaGateway.launch_gateway(
         classpath=f"{jar_folder()}/*", javaopts=options, java_path=java(), die_on_exit=True
     )

@@ -84,7 +84,16 @@ class RealPravega:
         memory = [f"-Xmx{heap_bytes_max}", f"-XX:MaxDirectMemorySize={2 * cache_bytes_max}"]
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened_packages]
         given = [f"-D{name}={value}" for name, value in settings.items()]
-        return [java(), *memory, *opened, *given, "-cp", f"{jars}/*", "io.pravega.local.LocalPravegaEmulator"]
+        return [
+            java(),
+            *SHORT_LIVED,
+            *memory,
+            *opened,
+            *given,
+            "-cp",
+            f"{jars}/*",
+            "io.pravega.local.LocalPravegaEmulator",
+        ]
 
     def _serves(self) -> bool:
         client = ControllerClient(self.controller_uri, attempts=1, call_time_s=10.0)

@@ -57,6 +57,10 @@ def _fetch(pom: Path, folder: Path, missing: str) -> None:
         shutil.rmtree(partial)
 
 
+SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that lives for a test: the optimising compiler would take more CPU than the test."""
+
+
 def java() -> str:
     """The Java to run them with; ``NotAvailable`` with what to install."""
     home = os.environ.get("JAVA_HOME")
