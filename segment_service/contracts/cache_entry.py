@@ -17,7 +17,7 @@ class EntryOwner(Protocol):
 
 
 class Origin(enum.Enum):
-    """The ways in which a block comes into the cache; it keeps its origin whoever reads it later."""
+    """The ways in which a block comes into the cache. It keeps its origin when others read it later."""
 
     APPENDED = enum.auto()
     READ = enum.auto()

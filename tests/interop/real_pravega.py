@@ -13,7 +13,7 @@ from typing import Final
 from pravega_common.errors import PravegaError
 from pravega_streams.controller.client import ControllerClient
 from tests.support.eventually import eventually_blocking
-from tests.support.maven import fetched_jars, java
+from tests.support.maven import SHORT_LIVED, fetched_jars, java
 from tests.support.servers import free_port
 
 POM: Final = Path(__file__).with_name("pom.xml")
@@ -84,16 +84,8 @@ class RealPravega:
         memory = [f"-Xmx{heap_bytes_max}", f"-XX:MaxDirectMemorySize={2 * cache_bytes_max}"]
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened_packages]
         given = [f"-D{name}={value}" for name, value in settings.items()]
-        return [
-            java(),
-            *SHORT_LIVED,
-            *memory,
-            *opened,
-            *given,
-            "-cp",
-            f"{jars}/*",
-            "io.pravega.local.LocalPravegaEmulator",
-        ]
+        options = [*SHORT_LIVED, *memory, *opened, *given]
+        return [java(), *options, "-cp", f"{jars}/*", "io.pravega.local.LocalPravegaEmulator"]
 
     def _serves(self) -> bool:
         client = ControllerClient(self.controller_uri, attempts=1, call_time_s=10.0)
