@@ -179,6 +179,17 @@ def test_a_question_to_the_controller_takes_grpc_and_typer_alone(arguments: list
     assert loaded & needless == set()
 
 
+@pytest.mark.parametrize("words", [["files"], ["stream", "create", "no-scope"]])
+def test_the_collector_leaves_out_what_was_imported(words: list[str]) -> None:
+    """But what a command makes is collected, also behind one that failed."""
+    code = (
+        f"import gc, sys\nsys.argv[1:] = {words}\nfrom pravega_spark.cli import main\ntry:\n    main()\n"
+        "except SystemExit:\n    print('end:', gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "end: True True"
+
+
 def test_a_command_has_no_others_beside_it() -> None:
     """Typer looks at the signatures of all commands that it is given."""
     for arguments in (["stream", "list"], ["stream", "transaction", "list", "s/t"], ["sink", "show", "--json"]):
