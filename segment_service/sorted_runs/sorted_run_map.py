@@ -21,7 +21,7 @@ from segment_service.contracts.sorted_map import (
     map_scan_entries_max,
     map_value_bytes_max,
 )
-from segment_service.sorted_runs.map_manifest import MapManifest, Run
+from segment_service.sorted_runs.map_manifest import MapManifest, Run, RunFile
 from segment_service.sorted_runs.map_objects import REMEDY, MapObjects
 from segment_service.sorted_runs.merging import merge, merges_at_once_max, runs_max, runs_to_merge
 from segment_service.sorted_runs.run_reader import is_surely_absent, look_up, walk
@@ -157,9 +157,7 @@ class SortedRunMap:
             self._manifest = stored
             garbage, self._to_discard = self._to_discard, []
             if before is not None:
-                live = {file for run in runs for file in run.files}
-                dropped = [file for run in before.runs for file in run.files if file not in live]
-                garbage += map(self._objects.file_name, dropped)
+                garbage += map(self._objects.file_name, _dropped(before.runs, runs))
                 garbage.append(self._objects.manifest_name(before.id))
             self._objects.discard(garbage)
 
@@ -187,8 +185,8 @@ class SortedRunMap:
 
     def _runs_to_merge(self) -> tuple[Run, ...]:
         """The newest runs that should become one, of those that are newer than all that are being merged."""
-        under_way = {run for runs in self._merging for run in runs}
-        free = tuple(itertools.takewhile(lambda run: run not in under_way, self._runs))
+        under_way = {id(run) for runs in self._merging for run in runs}  # its hash would be that of all its files
+        free = tuple(itertools.takewhile(lambda run: id(run) not in under_way, self._runs))
         is_full, share = len(self._runs) >= runs_max, 0.0 if under_way else self.tombstones_share
         return free[: runs_to_merge([run.length for run in free], is_full=is_full, tombstones_share=share)]
 
@@ -298,6 +296,13 @@ def _replaced(runs: tuple[Run, ...], merged: tuple[Run, ...], run: Run | None) -
     first = runs.index(merged[0])
     check(runs[first : first + len(merged)] == merged, "runs changed while they were merged", first=first)
     return (*runs[:first], *((run,) if run is not None else ()), *runs[first + len(merged) :])
+
+
+def _dropped(before: Sequence[Run], now: Sequence[Run]) -> list[RunFile]:
+    """The files that no run has any more. A run that stays is the same object, and its files are not looked at."""
+    stay = {id(run) for run in before}.intersection(map(id, now))
+    live = {file for run in now if id(run) not in stay for file in run.files}
+    return [file for run in before if id(run) not in stay for file in run.files if file not in live]
 
 
 def _check_limits(changes: Mapping[bytes, bytes | None]) -> None:

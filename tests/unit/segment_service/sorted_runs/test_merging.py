@@ -8,7 +8,7 @@ import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.runtime.clock import SystemClock
-from segment_service.sorted_runs.map_manifest import Run
+from segment_service.sorted_runs.map_manifest import Run, RunFile
 from segment_service.sorted_runs.merging import runs_max, runs_to_merge
 from segment_service.sorted_runs.run_reader import look_up
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
@@ -57,6 +57,25 @@ async def opened(chunks: InMemoryChunkStorage, epoch: int) -> tuple[RollingStora
 async def collect(storage: RollingStorage) -> None:
     while await storage.garbage.collect():
         pass
+
+
+async def test_a_flush_hashes_no_file_of_the_runs_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("segment_service.sorted_runs.run_writer.file_bytes_max", 100)
+    monkeypatch.setattr("segment_service.sorted_runs.run_writer.block_bytes", 100)
+    _, _, things = await opened(InMemoryChunkStorage(), 1)
+    await things.flush({b"%d" % number: b"x" * 100 for number in range(100)}, STAMP)
+    hashed: list[RunFile] = []
+    plain = RunFile.__hash__
+
+    def counted(file: RunFile) -> int:
+        hashed.append(file)
+        return plain(file)
+
+    monkeypatch.setattr(RunFile, "__hash__", counted)
+    await things.flush({b"1": b"y"}, STAMP)
+    assert not things.can_merge
+    assert sum(things.run_lengths) > 10_000
+    assert len(hashed) <= 5, "a flush costs as much as the map has files"
 
 
 def files(chunks: InMemoryChunkStorage) -> list[str]:
