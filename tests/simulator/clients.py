@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from pravega_common.errors import DataCorruption, Outcome, SegmentNotFound, UnknownOutcome
+from pravega_common.errors import DataCorruption, Outcome, SegmentNotFound
 from segment_service.contracts.segment_store import ReadResult
 from tests.simulator.history import History, SegmentHistory
 from tests.simulator.network import Network
@@ -106,12 +106,11 @@ class Client:
         """One call; without an answer in time the connection is given up and the outcome unknown."""
         session = await self.session(segment)
         answer = session.send(segment, work, counts_late=counts_late)
+        limit = asyncio.get_running_loop().call_later(time_max_s, session.close, "no answer in time")
         try:
-            async with asyncio.timeout(time_max_s):
-                result = await asyncio.shield(answer)
-        except TimeoutError:
-            session.close("no answer in time")
-            result = Answer(0, error=UnknownOutcome("no answer in time"))
+            result = await answer
+        finally:
+            limit.cancel()
         self.tell(segment, session.store, result)
         self.end_if_damaged(segment, result)
         return result

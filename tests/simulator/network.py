@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tests.simulator.processes import Process, current_process
@@ -60,38 +60,81 @@ class Pipe:
 
 
 class RemoteCall(Generic[T]):
-    """A request and its answer, each on its own way. The work is done in the world, even if its caller dies."""
+    """A request and its answer, each on its own way. The work is done in the world, even if its caller dies.
 
-    __slots__ = ("_answer", "_network", "_owner", "_work")
+    It makes neither a task nor a timer where it can do without: nearly all of them are answered at once.
+    """
+
+    __slots__ = ("_context", "_ends_s", "_has_limit", "_late", "_network", "_owner", "_work", "answer")
 
     def __init__(
-        self, network: Network, owner: Process | None, work: Callable[[], Awaitable[T]], answer: asyncio.Future[T]
+        self,
+        network: Network,
+        work: Coroutine[Any, Any, T],
+        time_max_s: float,
+        late: Callable[[], Exception],
     ) -> None:
+        self.answer: asyncio.Future[T] = network.loop.create_future()
         self._network = network
-        self._owner = owner
+        self._owner = current_process()
+        self._context = contextvars.copy_context()
         self._work = work
-        self._answer = answer
+        self._ends_s = network.loop.time() + time_max_s
+        self._late = late
+        self._has_limit = False
+        if self._owner is None or self._owner.is_alive:
+            network.at(network.arrival_s(), self._begin)
 
-    def begin(self) -> None:
-        if not self._network.is_held(self._owner, self.begin):
-            self._network.loop.create_task(self._run(), context=self._network.world)
+    def _begin(self) -> None:
+        if self._network.is_held(self._owner, self._begin):
+            self._limit()
+        else:
+            self._go_on()
 
-    async def _run(self) -> None:
+    def _go_on(self, _: object = None) -> None:
+        """Do the work up to its next wait."""
         network = self._network
         try:
-            result = await self._work()
+            wait = self._work.send(None)
+        except StopIteration as end:
+            self._send_back(self._succeeded, end.value)
         except BaseException as error:  # also a broken invariant: the caller must hear of it
-            network.at(network.arrival_s(), self._failed, error)
+            self._send_back(self._failed, error)
         else:
-            network.at(network.arrival_s(), self._succeeded, result)
+            self._limit()
+            if wait is None:  # a turn of the loop
+                network.loop.call_soon(self._go_on, context=network.world)
+            else:
+                wait._asyncio_future_blocking = False  # as a task says that it has begun to wait
+                wait.add_done_callback(self._go_on, context=network.world)
+
+    def _send_back(self, deliver: Callable[[Any], None], what: object) -> None:
+        arrives_s = self._network.arrival_s()
+        if arrives_s > self._ends_s:
+            self._limit()
+        self._network.at(arrives_s, deliver, what)
 
     def _succeeded(self, result: T) -> None:
-        if not self._network.is_held(self._owner, self._succeeded, result) and not self._answer.done():
-            self._answer.set_result(result)
+        if self._network.is_held(self._owner, self._succeeded, result):
+            self._limit()
+        elif not self.answer.done():
+            self.answer.set_result(result)
 
     def _failed(self, error: BaseException) -> None:
-        if not self._network.is_held(self._owner, self._failed, error) and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._network.is_held(self._owner, self._failed, error):
+            self._limit()
+        elif not self.answer.done():
+            self.answer.set_exception(error)
+
+    def _limit(self) -> None:
+        """End the wait of the caller in time."""
+        if not self._has_limit and self._ends_s < math.inf:
+            self._has_limit = True
+            self._network.loop.call_at(self._ends_s, self._give_up, context=self._context)
+
+    def _give_up(self) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(self._late())
 
 
 class Connection(asyncio.Transport):
@@ -130,7 +173,10 @@ class Connection(asyncio.Transport):
 
     def _answered(self, data: bytes) -> None:
         if not self.is_closed:
-            self._in_client(self._protocol.data_received, data)
+            if self.owner is None:
+                self._context.run(self._protocol.data_received, data)
+            else:
+                self.owner.run(self._protocol.data_received, data)
 
     # --- the server's side, and faults
 
@@ -250,28 +296,14 @@ class Network:
 
     # --- calls
 
-    async def call(
+    def call(
         self,
-        work: Callable[[], Awaitable[T]],
+        work: Coroutine[Any, Any, T],
         time_max_s: float = math.inf,
         late: Callable[[], Exception] = TimeoutError,
-    ) -> T:
+    ) -> asyncio.Future[T]:
         """Do ``work`` in the world, after a delay there and before one back. It is done even if its caller dies.
 
         ``late`` makes the error of a call that has no answer after ``time_max_s``.
         """
-        owner = current_process()
-        answer: asyncio.Future[T] = self.loop.create_future()
-
-        def give_up() -> None:
-            if not answer.done():
-                answer.set_exception(late())
-
-        limit = None if time_max_s == math.inf else self.loop.call_later(time_max_s, give_up)
-        if owner is None or owner.is_alive:
-            self.at(self.arrival_s(), RemoteCall(self, owner, work, answer).begin)
-        try:
-            return await answer
-        finally:
-            if limit is not None:
-                limit.cancel()
+        return RemoteCall(self, work, time_max_s, late).answer

@@ -43,7 +43,7 @@ class RemoteCPO:
             raise AttributeError(method)
 
         async def call(*args: Any) -> Any:
-            return await self._network.call(lambda: self._do(method, args))
+            return await self._network.call(self._do(method, args))
 
         return call
 

@@ -54,6 +54,13 @@ class Process:
         """Run a callback inside the process, at once or when it goes on."""
         asyncio.get_running_loop().call_soon(callback, *args, context=self.context.copy())
 
+    def run(self, callback: Callable[..., object], *args: object) -> None:
+        """Run a callback inside the process, now if it is running; the caller is none of its code."""
+        if self.state is ProcessState.RUNNING:
+            self.context.copy().run(callback, *args)
+        else:
+            self.call_soon(callback, *args)
+
     def on_death(self, callback: Callable[[], None]) -> None:
         self._on_death.append(callback)
 

@@ -63,7 +63,7 @@ class Session:
             running.cancel()
 
     def _arrived(self, item: tuple[str, Work, asyncio.Future[Answer], Callable[[], bool]]) -> None:
-        self.store.process.call_soon(self._do, *item)
+        self.store.process.run(self._do, *item)
 
     def _do(self, segment: str, work: Work, answer: asyncio.Future[Answer], counts_late: Callable[[], bool]) -> None:
         """In the store's process."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from pravega_common.errors import Unavailable, UnknownOutcome
 from segment_service.contracts.buffer import Buffer
@@ -54,30 +55,30 @@ class RemoteChunks:
         self._chunks = tier2.faulty
 
     async def start(self) -> None:
-        await self._call(self._chunks.start, Unavailable)
+        await self._call(self._chunks.start(), Unavailable)
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         copied = [bytes(buffer) for buffer in data]
-        await self._call(lambda: self._chunks.put(name, copied), UnknownOutcome)
+        await self._call(self._chunks.put(name, copied), UnknownOutcome)
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
-        return await self._call(lambda: self._chunks.get(name, offset, length), Unavailable)
+        return await self._call(self._chunks.get(name, offset, length), Unavailable)
 
     async def info(self, name: str) -> ChunkInfo:
-        return await self._call(lambda: self._chunks.info(name), Unavailable)
+        return await self._call(self._chunks.info(name), Unavailable)
 
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
         async def collect() -> list[ChunkInfo]:
             return [info async for info in self._chunks.list(prefix)]
 
-        for info in await self._call(collect, Unavailable):
+        for info in await self._call(collect(), Unavailable):
             yield info
 
     async def delete(self, name: str) -> None:
-        await self._call(lambda: self._chunks.delete(name), UnknownOutcome)
+        await self._call(self._chunks.delete(name), UnknownOutcome)
 
     async def close(self) -> None:
         """The objects stay."""
 
-    async def _call(self, work: Callable[[], Awaitable[T]], late: type[Unavailable] | type[UnknownOutcome]) -> T:
-        return await self._network.call(work, call_time_max_s, lambda: late("Tier 2 gave no answer in time"))
+    def _call(self, work: Coroutine[Any, Any, T], late: type[Unavailable] | type[UnknownOutcome]) -> asyncio.Future[T]:
+        return self._network.call(work, call_time_max_s, lambda: late("Tier 2 gave no answer in time"))
