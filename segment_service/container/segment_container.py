@@ -465,7 +465,11 @@ class SegmentContainer(Service):
     async def delete(self, segment: str) -> None:
         deleted = self._submit(DeleteRequest(segment))
         self._delete_index(segment)
-        await deleted
+        try:
+            await deleted
+        finally:
+            # A refusal knows this frame: with what holds the refusal it would be a cycle, left to the collector.
+            del deleted
 
     def _delete_index(self, segment: str) -> None:
         """The index goes with its segment; one that a crash leaves behind goes with the next recovery."""

@@ -7,6 +7,7 @@ and may do everything.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,14 +107,14 @@ class DelegationTokens:
             raise AuthenticationFailed("no token was given")
         if len(token) > token_chars_max:
             raise AuthenticationFailed(f"a token of {len(token)} characters; the limit is {token_chars_max}")
-        try:
+        with contextlib.suppress(jwt.PyJWTError, ValueError, RecursionError):
             key = self._keys.by_id.get(str(jwt.get_unverified_header(token).get("kid")))
             if key is None:
                 raise AuthenticationFailed("the token is signed with a key that this service does not have")
             claims = jwt.decode(token, key, [ALGORITHM], audience=AUDIENCE, options=_KEPT_CLAIMS)  # type: ignore[arg-type]
             return _verified(claims)
-        except (jwt.PyJWTError, ValueError, RecursionError):
-            raise AuthenticationFailed("the token is malformed, or not signed by this cluster") from None
+        # Raised here, it has nothing of the other error with it, whose frames would know who keeps this one.
+        raise AuthenticationFailed("the token is malformed, or not signed by this cluster")
 
 
 def _verified(claims: Mapping[str, Any]) -> VerifiedToken:

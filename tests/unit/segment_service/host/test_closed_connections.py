@@ -28,7 +28,11 @@ from segment_service.host.append_processor import AppendProcessor
 from segment_service.host.connection import Connection
 from segment_service.host.listener import WireServer
 from segment_service.host.peer_watch import PeerWatch
+from segment_service.tables.table_extension import TableExtension
+from tests.drills.fuzz.frames import FrameMaker
+from tests.drills.fuzz.values import Target
 from tests.support.certificates import Authority
+from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
@@ -38,6 +42,8 @@ SEGMENT = "scope/stream/0.#epoch.0"
 EMPTY = "scope/stream/1.#epoch.0"
 MISSING = "scope/stream/9.#epoch.0"
 HELLO = codec.encode(c.Hello(17, 5))
+NO_FRAME = b"\xff" * 8
+"""Ends a connection."""
 connections = 10
 OF_A_CONNECTION = (Connection, AppendProcessor, AppendDecoder, PeerWatch, FrameParser)
 
@@ -157,6 +163,50 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(saying: str, secur
             await all_freed()
 
     run(scenario, lambda *parts: WireServer(*parts, tls=server_tls))
+
+
+@pytest.mark.parametrize("token", ["", "no-token", "a.b.c", "e30.e30.e30"])
+def test_a_writer_with_a_bad_token_leaves_nothing_for_the_collector(token: str) -> None:
+    async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
+        with without_collector():
+            for _ in range(connections):
+                await talk(server, None, HELLO + set_up(token=token), 2)
+            await all_freed()
+
+    run(scenario, lambda *parts: WireServer(*parts, tokens=tokens_of(), authenticates=True))
+
+
+@pytest.mark.parametrize("user", ["mallory", ""])
+def test_mutated_frames_leave_nothing_for_the_collector(user: str) -> None:
+    """What the fuzzing drill sends: whatever is refused, and whichever way it ends, on a real container."""
+    tokens = tokens_of()
+    permitted = {"prn::/scope:scope/stream:stream": Permission.READ_UPDATE}
+    known = {"scope/stream": tokens.sign(user, permitted)} if user else {}
+    maker = FrameMaker("1", Target("scope", {"stream": (SEGMENT,)}, ("t",), "other", ("x",), ("y",), known))
+
+    async def send(server: WireServer) -> None:
+        data = HELLO + b"".join(maker.batch().frames) + NO_FRAME
+        with contextlib.suppress(ConnectionError):  # Closed with bytes that nobody read.
+            await talk(server, None, data, len(data))
+        await eventually(lambda: server.connection_count == 0)
+
+    async def main() -> None:
+        kit = ContainerKit()
+        container = await kit.open()
+        await container.create_segment(SEGMENT)
+        tables = TableExtension(container)
+        server = WireServer(container, tables, kit.back_pressure, tokens=tokens, authenticates=True)
+        await server.start()
+        for _ in range(connections):  # What is made once, at the first use.
+            await send(server)
+        with without_collector():
+            for _ in range(4 * connections):
+                await send(server)
+            await all_freed()
+        await container.stop()
+        await server.stop()
+
+    uvloop.run(main())
 
 
 def test_a_handshake_that_fails_leaves_no_connection(tmp_path: Path) -> None:

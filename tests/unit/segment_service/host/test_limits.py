@@ -16,6 +16,7 @@ from pravega_common.wire.commands import (
     Command,
     CreateTableSegment,
     DataAppended,
+    DeleteSegment,
     ErrorMessage,
     GetStreamSegmentInfo,
     KeepAlive,
@@ -316,6 +317,7 @@ async def test_a_burst_of_requests_is_handled_in_smaller_turns(
     [
         lambda number: SetupAppend(number, b"%016d" % (number % 2), SEGMENT),
         lambda number: SealSegment(number, SEGMENT),
+        lambda number: DeleteSegment(number, SEGMENT),
         lambda number: TruncateSegment(number, SEGMENT, 1),
         lambda number: UpdateSegmentAttribute(number, SEGMENT, WRITER, 1, 2),
         lambda number: MergeSegments(number, SEGMENT, SEGMENT + "x"),
