@@ -1,8 +1,9 @@
 """Keeps in Tier 2 which segments of one container changed of late: only these can have garbage after a crash.
 
 A segment is noted before anything of it is put or discarded, and stays noted until all that its changes left is
-deleted. So the sweep of a later owner looks at the segments that journals of earlier epochs name, and at no others.
-A segment that changes again and again is noted once; one put serves all changes that wait for one.
+deleted; after a change that failed, until a later owner has looked. So the sweep of a later owner looks at the segments
+that journals of earlier epochs name, and at no others. A segment that changes again and again is noted once; one put
+serves all changes that wait for one.
 
 Notes are collected in generations. The next one begins when the present one has many segments, or is old; the objects
 of the one before are deleted behind the garbage of its last change. Layout of an object, big-endian::
@@ -130,6 +131,9 @@ class ChangeJournal:
         generation.changes += 1
         try:
             yield
+        except BaseException:
+            generation.is_lasting = True  # a chunk that was put for it may be in no manifest, and nobody discards it
+            raise
         finally:
             generation.changes -= 1
             self._end(generation)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from pravega_common.errors import Fenced
+from pravega_common.errors import Fenced, Unavailable
 from pravega_common.runtime import failpoints
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.segment_storage import EpochMark
 from segment_service.storage import change_journal, compaction, foreign_owners, orphan_sweep, rolling_storage
@@ -406,3 +407,28 @@ async def test_the_claim_on_a_segment_that_is_gone_goes_with_the_next_owner(
     await collect_all(two)
     await owners.open_and_sweep()
     assert claim not in owners.chunks.objects
+
+
+async def test_what_a_failed_change_left_is_found_after_a_long_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk whose manifest could not be stored is nobody's garbage: a put that was given up may still list it."""
+    owners = Owners()
+    storage = await owners.open_and_sweep()
+    await storage.write(7, 0, [b"x"])
+    put = owners.chunks.put
+
+    async def put_no_manifest(name: str, data: Sequence[Buffer]) -> None:
+        if "/m/" in name:
+            raise Unavailable("Tier 2 is away")
+        await put(name, data)
+
+    with monkeypatch.context() as away:
+        away.setattr(owners.chunks, "put", put_no_manifest)
+        with pytest.raises(Unavailable):
+            await storage.write(7, 1, [b"y"])
+    await storage.write(7, 1, [b"y"])
+    await owners.clock.advance(change_journal.generation_time_max_s)
+    await storage.write(8, 0, [b"x"])
+    await collect_all(storage)
+    assert len([name for name in owners.chunks.objects if "/d/" in name]) == 4
+    await owners.open_and_sweep()
+    assert len([name for name in owners.chunks.objects if "/d/" in name]) == 3
