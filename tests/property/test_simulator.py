@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+from tests.simulator.crash_points import favourite_of, store_failpoints
 from tests.simulator.limits import JOURNAL, PLOG_LIMIT, SHARED, SMALL, exists
 from tests.simulator.main import regression_seeds
-from tests.simulator.settings import EXPECTED, draw
+from tests.simulator.settings import EXPECTED, FAMILIES, draw, family_of
 from tests.simulator.simulation import simulate
 from tests.simulator.trace import digest
 from tests.support.repository import ROOT
@@ -27,6 +28,11 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
 
 def test_the_limits_that_are_made_small_exist() -> None:
     assert not [name for name in (*SMALL, *SHARED, *JOURNAL, PLOG_LIMIT) if not exists(name)]
+
+
+def test_every_family_asks_for_every_failpoint() -> None:
+    pairs = {(family_of(seed, FAMILIES), favourite_of(seed)) for seed in range(2_000)}
+    assert len(pairs) == len(FAMILIES) * len(store_failpoints())
 
 
 def test_what_failed_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import pkgutil
 import random
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 import segment_service
 from pravega_common.runtime import failpoints
 from tests.simulator.processes import Process, ProcessKilled, current_process
+from tests.simulator.settings import FAMILIES
 
 PACKAGES = (
     "attribute_index",
@@ -36,6 +38,16 @@ def store_failpoints() -> Sequence[str]:
     return tuple(sorted(name for name in failpoints.KNOWN if name.partition(".")[0] in PACKAGES))
 
 
+def favourite_of(seed: int) -> str:
+    """The failpoint that a seed asks for again and again, so that many seeds come to each of them.
+
+    Families follow one another too (``family_of``): what both cycles make together is shifted each time by one, or
+    families would never ask for the failpoints that only they reach.
+    """
+    names, turn = store_failpoints(), seed // 2
+    return names[(turn + turn // math.lcm(len(names), len(FAMILIES) - 1)) % len(names)]
+
+
 class CrashPoints:
     """Every failpoint of a store is armed; one that was asked for kills the process that comes there."""
 
@@ -44,7 +56,7 @@ class CrashPoints:
         self.crashed: dict[str, int] = {}
         self._rng = random.Random(f"{seed} failpoints")
         self._names = store_failpoints()
-        self._favourite = self._names[seed // 2 % len(self._names)]  # so that many seeds come to each of them
+        self._favourite = favourite_of(seed)
         self._kill = kill
         self._wanted: dict[str, int] = {}
 
