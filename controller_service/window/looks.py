@@ -42,14 +42,8 @@ class _Known:
 
 async def segments_of(parts: WindowParts, scope: str, stream: str, epoch: EpochRecord) -> SegmentsSeen:
     """The open segments of one stream."""
-    try:
-        infos = await within(look_time_max_s, parts.access.infos_found(epoch.names(scope, stream)))
-    except PravegaError as error:
-        return SegmentsSeen({}, str(error))
-    found = {key: info for key, info in zip(epoch.segment_ids, infos, strict=True) if info is not None}
-    if len(found) < len(infos):
-        return SegmentsSeen(found, f"{len(infos) - len(found)} segments are not there")
-    return SegmentsSeen(found)
+    infos, late = await _infos_of(parts, epoch.names(scope, stream))
+    return _seen(infos, scope, stream, epoch, late)
 
 
 async def segments_of_many(parts: WindowParts, streams: Sequence[tuple[str, str, EpochRecord]]) -> list[SegmentsSeen]:
@@ -61,18 +55,21 @@ async def segments_of_many(parts: WindowParts, streams: Sequence[tuple[str, str,
             room -= len(epoch.segments)
             asked.add(index)
     names = [name for index in sorted(asked) for name in streams[index][2].names(*streams[index][:2])]
-    infos: dict[str, SegmentInfo] = {}
-    late = ""
-    try:
-        found = await within(look_time_max_s, parts.access.infos_found(names)) if names else []
-        infos = {name: info for name, info in zip(names, found, strict=True) if info is not None}
-    except PravegaError as error:
-        late = str(error)
+    infos, late = await _infos_of(parts, names)
     not_asked = f"not asked: the streams of a page may have {segments_per_look_max} open segments together"
     return [
         _seen(infos, *stream, late) if index in asked else SegmentsSeen({}, not_asked)
         for index, stream in enumerate(streams)
     ]
+
+
+async def _infos_of(parts: WindowParts, names: Sequence[str]) -> tuple[dict[str, SegmentInfo], str]:
+    """Those of the segments that are there, and why none is known; empty if they were answered."""
+    try:
+        found = await within(look_time_max_s, parts.access.infos_found(names)) if names else []
+    except PravegaError as error:
+        return {}, str(error)
+    return {name: info for name, info in zip(names, found, strict=True) if info is not None}, ""
 
 
 def _seen(infos: Mapping[str, SegmentInfo], scope: str, stream: str, epoch: EpochRecord, late: str) -> SegmentsSeen:

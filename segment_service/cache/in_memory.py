@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pravega_common.invariants import check, unreachable
+from pravega_common.services.cache_size import cache_bytes_least
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes, cache_bytes_max_default
+from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes
 
 
 class _Block:
@@ -26,7 +27,7 @@ class _Block:
 class InMemoryCacheStorage:
     """A ``CacheStorage`` of blocks that are allocated at full capacity and filled once from the start."""
 
-    def __init__(self, bytes_max: int = cache_bytes_max_default) -> None:
+    def __init__(self, bytes_max: int = cache_bytes_least) -> None:
         check(bytes_max > 0, "a cache needs a budget above zero", bytes_max=bytes_max)
         self._bytes_max = bytes_max
         self._bytes_used = 0

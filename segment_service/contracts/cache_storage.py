@@ -16,8 +16,6 @@ block_overhead_bytes: Final = 832
 """Memory that a block and its index entry take, whatever its capacity: measured on blocks of 100 B."""
 block_bytes_max: Final = 1024 * 1024
 """Capacity of the largest block; longer data is spread over several."""
-cache_bytes_max_default: Final = 512 * 1024 * 1024
-"""Budget of one store's cache when the configuration names none."""
 
 
 class CacheStorage(Protocol):

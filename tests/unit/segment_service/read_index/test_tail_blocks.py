@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pravega_common.services.cache_size import cache_bytes_least
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
 from segment_service.contracts.cache_storage import (
     block_bytes_min,
     block_overhead_bytes,
-    cache_bytes_max_default,
 )
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.read_index.segment_read_index import SegmentReadIndex
@@ -39,7 +39,7 @@ def read(segment: SegmentReadIndex, offset: int, end: int) -> bytes:
 
 
 def test_a_hundred_thousand_segments_of_a_hundred_bytes_hold_little_more_than_their_fixed_cost() -> None:
-    cache = CacheManager(InMemoryCacheStorage(cache_bytes_max_default))
+    cache = CacheManager(InMemoryCacheStorage(cache_bytes_least))
     segments = [index(cache, number) for number in range(100_000)]
     data = bytes(100)
     for segment in segments:
@@ -50,7 +50,7 @@ def test_a_hundred_thousand_segments_of_a_hundred_bytes_hold_little_more_than_th
 
 def test_five_hundred_steady_segments_do_not_fill_the_default_budget() -> None:
     """Each brings 4 KiB between two flushes and has brought 1.2 MiB; what is held now can only be the tails."""
-    cache = CacheManager(InMemoryCacheStorage(cache_bytes_max_default))
+    cache = CacheManager(InMemoryCacheStorage(cache_bytes_least))
     segments = [index(cache, number) for number in range(500)]
     data = bytes(4 * KIB)
     for _ in range(300):
