@@ -12,12 +12,20 @@ import pytest
 from tests.simulator.crash_points import favourite_of, store_failpoints
 from tests.simulator.limits import JOURNAL, PLOG_LIMIT, SHARED, SMALL, exists
 from tests.simulator.main import regression_seeds
+from tests.simulator.old_defects import OLD_DEFECTS
 from tests.simulator.settings import EXPECTED, FAMILIES, draw, family_of
 from tests.simulator.simulation import simulate
 from tests.simulator.trace import digest
 from tests.support.repository import ROOT
 
 SEEDS = 16
+FOUND_BY = {
+    "older-log-is-used": 0,
+    "emptied-log-starts-afresh": 11,
+    "full-tier1-stays-full": 91,
+    "damage-stops-the-container": 20,
+}
+"""The seed that finds an old defect, in its family."""
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -48,6 +56,15 @@ def test_a_run_leaves_nothing_in_memory() -> None:
     simulate(draw(8, EXPECTED))
     left = gc.collect()
     assert left < 1_000, f"{left} objects: thousands of seeds in one process would fill its memory"
+
+
+@pytest.mark.parametrize(("name", "seed"), FOUND_BY.items())
+def test_an_old_defect_is_found_again(name: str, seed: int) -> None:
+    """A simulator that no longer sees what it once was built for would pass every other test here."""
+    settings = draw(seed, (OLD_DEFECTS[name].family,))
+    with OLD_DEFECTS[name].unfixed():
+        assert simulate(settings).violations
+    assert not simulate(settings).violations
 
 
 PROGRAM = """

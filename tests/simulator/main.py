@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.simulator.old_defects import OLD_DEFECTS
 from tests.simulator.settings import EXPECTED, FAMILIES, draw
 from tests.simulator.simulation import Outcome, simulate
 from tests.simulator.summary import Summary, SummaryMismatch, commit_of_tree
@@ -33,10 +35,14 @@ class Job(NamedTuple):
     in_detail: bool = False
     next_seed: int | None = None
     """The first seed that is left after this one, if seeds are counted by it."""
+    old_defect: str | None = None
+    """The defect that the product has again, if any."""
 
 
 def _one(job: Job) -> Outcome:
-    return simulate(draw(job.seed, job.families, job.servers), in_detail=job.in_detail)
+    unfixed = OLD_DEFECTS[job.old_defect].unfixed() if job.old_defect is not None else contextlib.nullcontext()
+    with unfixed:
+        return simulate(draw(job.seed, job.families, job.servers), in_detail=job.in_detail)
 
 
 def outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
@@ -53,6 +59,11 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--family", action="append", choices=FAMILIES, help=f"faults; by default {', '.join(EXPECTED)}")
+    parser.add_argument(
+        "--old-defect",
+        choices=tuple(OLD_DEFECTS),
+        help="switch its fix off, and see whether the seeds of its family find it; not those that failed once",
+    )
     parser.add_argument("--servers", type=int, choices=(1, 3), help="servers of Tier 1; by default drawn by each seed")
     parser.add_argument("--summary", type=Path, help="file of the sums: go on after the last seed it counts")
     parser.add_argument("--trace", type=Path, help="write the whole trace of the last seed there")
@@ -63,7 +74,7 @@ def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: Sequence[str] | None = None) -> int:
     options = _arguments(args)
-    families = tuple(options.family or EXPECTED)
+    families = _families(options)
     started_s = time.monotonic()
     try:
         summary = _summary(options, families)
@@ -86,24 +97,33 @@ def main(args: Sequence[str] | None = None) -> int:
     return 1 if summary.violations else 0
 
 
+def _families(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.old_defect is not None:
+        return (OLD_DEFECTS[options.old_defect].family,)
+    return tuple(options.family or EXPECTED)
+
+
 def _summary(options: argparse.Namespace, families: tuple[str, ...]) -> Summary:
     """The sums to add to: those of the file, if it is there."""
     if options.summary is None or options.seed is not None:
         return Summary()
     run = {"commit": commit_of_tree(), "families": list(families), "servers": options.servers, "first": options.first}
+    if options.old_defect is not None:
+        run["old_defect"] = options.old_defect
     return Summary.load(options.summary, run) if options.summary.exists() else Summary(run)
 
 
 def _jobs(options: argparse.Namespace, families: tuple[str, ...], next_seed: int | None) -> list[Job]:
     """What is left to do; those that failed once come first, and only in the first call of a run."""
+    defect = options.old_defect
     if options.seed is not None:
-        return [Job(options.seed, families, options.servers, in_detail=options.detail)]
+        return [Job(options.seed, families, options.servers, in_detail=options.detail, old_defect=defect)]
     end = options.first + options.seeds
     jobs = [
-        Job(seed, families, options.servers, next_seed=seed + 1)
+        Job(seed, families, options.servers, next_seed=seed + 1, old_defect=defect)
         for seed in range(options.first if next_seed is None else next_seed, end)
     ]
-    if next_seed is None:
+    if next_seed is None and defect is None:
         again = [Job(seed, (family,), options.servers) for seed, family in regression_seeds() if family in families]
         if again:
             again[-1] = again[-1]._replace(next_seed=options.first)
