@@ -89,13 +89,27 @@ def shares(results: Sequence[Result], redis_megabytes_per_second: float) -> list
     return table
 
 
+def beside_ours(results: Sequence[Result]) -> list[Result]:
+    """The rates of our other services (``ours-…``) as shares of those of our usual ones in the same run."""
+    usual = {(item["case"], item["event_bytes"]): item for item in results if item["side"] == "ours"}
+    return [
+        {
+            "case": item["case"],
+            "side": item["side"],
+            "event_bytes": item["event_bytes"],
+            "of_ours": _ratio(item, usual[key]),
+            "of_ours_runs": _run_ratios(item, usual[key]),
+        }
+        for item in results
+        if item["side"].startswith("ours-") and (key := (item["case"], item["event_bytes"])) in usual
+    ]
+
+
 def _of_kafka(ours: Result, kafka: Result) -> Result:
     """Medians against medians, and each run against the one that followed it."""
     made: Result = {
         "of_kafka": _ratio(ours, kafka),
-        "of_kafka_runs": [
-            round(theirs / mine, 3) for mine, theirs in zip(ours["seconds"], kafka["seconds"], strict=False)
-        ],
+        "of_kafka_runs": _run_ratios(ours, kafka),
     }
     aim = aim_of(ours["case"], ours["event_bytes"])
     if aim is not None:
@@ -106,6 +120,10 @@ def _of_kafka(ours: Result, kafka: Result) -> Result:
 def _ratio(mine: Result, other: Result) -> float:
     ratio: float = statistics.median(other["seconds"]) / statistics.median(mine["seconds"])
     return round(ratio, 3)
+
+
+def _run_ratios(mine: Result, other: Result) -> list[float]:
+    return [round(their_s / my_s, 3) for my_s, their_s in zip(mine["seconds"], other["seconds"], strict=False)]
 
 
 def per_unit(cpu_s: Mapping[str, float], events: int, size_bytes: int) -> Result:

@@ -9,6 +9,7 @@ Progress and tables go to stderr, one JSON document to stdout (and to --out FILE
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ from tests.bench.ceilings import redis_bytes_per_second
 from tests.bench.commit_times import CommitTimes
 from tests.bench.comparison import CASES as comparison_cases
 from tests.bench.comparison import comparison
-from tests.bench.figures import Result, shares
+from tests.bench.figures import Result, beside_ours, shares
 from tests.bench.latency import Latency
 from tests.bench.layers import Layers
 from tests.bench.rig import Rig, running_rig, say
@@ -59,13 +60,14 @@ def main() -> None:
 
 def run_spark(args: argparse.Namespace, document: Result) -> None:
     """Fills the document as it goes."""
-    with running_rig(args.tier2, with_kafka=args.kafka, with_tls=args.tls) as rig:
+    with running_rig(args.tier2, with_kafka=args.kafka, variants=args.variants) as rig:
         redis = redis_bytes_per_second(rig.folder / "raw-redis") / 1e6
         say(f"raw Redis, 1 MiB entries: {redis:,.0f} MB/s")
         document["redis_megabytes_per_second"] = round(redis, 1)
         document["results"] = []
         throughputs(rig, args, document["results"])
         document["shares"] = shares(document["results"], redis)
+        document["variants"] = beside_ours(document["results"])
         if "latency" in args.cases:
             document["latency"] = Latency(rig, args.rate, args.seconds, args.runs).measure()
         if "commit" in args.cases:
@@ -129,7 +131,9 @@ def spark_parser() -> argparse.ArgumentParser:
     _common(parser, SPARK_CASES)
     add("--runs", type=_positive, default=3, help="measured runs of each case; medians are reported")
     add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
-    add("--tls", action="store_true", help="the same beside it over TLS, on services of its own")
+    add_variant = functools.partial(add, dest="variants", action="append_const", default=[])
+    add_variant("--tls", const="tls", help="the same beside it over TLS, on services of its own")
+    add_variant("--three-redis", const="three-redis", help="the same beside it on three Redis servers, likewise")
     add("--rate", type=_positive, default=1_000, help="latency: events a second")
     add("--seconds", type=_positive, default=60, help="latency: how long each run is, after 10 s to warm up")
     add(

@@ -23,11 +23,13 @@ from tests.bench.watch import Watch
 
 driver_memory: Final = "4g"
 progress_updates_max: Final = 1_000_000
+VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {"tls": {"tls": True}, "three-redis": {"redis_servers": 3}}
+"""Services beside the usual ones, by name: the options of the standalone that differ. The side is ``ours-<name>``."""
 
 
 @dataclass(frozen=True)
 class Rig:
-    """``sides``: ours first, then ours over TLS, then Kafka, as far as they take part."""
+    """``sides``: ours first, then those of ``VARIANTS``, then Kafka, as far as they take part."""
 
     folder: Path
     spark: SparkSession
@@ -52,7 +54,9 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def running_rig(tier2: str, *, with_kafka: bool, with_tls: bool = False, jars: Sequence[Path] = ()) -> Iterator[Rig]:
+def running_rig(
+    tier2: str, *, with_kafka: bool, variants: Sequence[str] = (), jars: Sequence[Path] = ()
+) -> Iterator[Rig]:
     """Starts all of it in a folder of its own, and stops and removes it at the end. The session has ``jars``, too.
 
     Raises ``NotAvailable`` when Kafka is wanted and cannot be had, before anything is started.
@@ -70,10 +74,10 @@ def running_rig(tier2: str, *, with_kafka: bool, with_tls: bool = False, jars: S
         cluster = ends.enter_context(_running_cluster(folder / "cluster", tier2))
         sides: list[Side] = [PravegaSide(cluster.controller_uri)]
         others: dict[str, int] = {}
-        if with_tls:
-            second = ends.enter_context(_running_cluster(folder / "tls", tier2, tls=True))
-            sides.append(PravegaSide(second.controller_uri, name="ours-tls", ca_file=second.ca_file))
-            others |= {f"tls-{name}": pid for name, pid in _services(second).items()}
+        for variant in variants:
+            second = ends.enter_context(_running_cluster(folder / variant, tier2, **VARIANTS[variant]))
+            sides.append(PravegaSide(second.controller_uri, name=f"ours-{variant}", ca_file=second.ca_file))
+            others |= {f"{variant}-{name}": pid for name, pid in _services(second).items()}
         if with_kafka:
             from tests.bench.kafka.broker import running_broker
             from tests.bench.kafka.side import KafkaSide

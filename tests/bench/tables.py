@@ -52,6 +52,7 @@ def spark_tables(document: Result) -> str:
     parts = [
         _rates(document["results"]),
         _shares(document["shares"]),
+        _variants(document.get("variants", [])),
         _latency(document.get("latency", [])),
         _commits(document.get("commit", [])),
         _memory(peaks_by_case(document)),
@@ -117,6 +118,19 @@ def _shares(shares: Sequence[Result]) -> str:
     ]
     head = ("ours", "bytes", "of Spark's API", "of raw Redis", "of Kafka", "aim", "")
     return table("Shares", head, rows)
+
+
+def _variants(variants: Sequence[Result]) -> str:
+    rows = [
+        (
+            f"{item['case']} {item['side']}",
+            item["event_bytes"],
+            item["of_ours"],
+            " ".join(map(str, item["of_ours_runs"])),
+        )
+        for item in variants
+    ]
+    return table("Beside our usual services", ("case", "bytes", "of ours", "run by run"), rows)
 
 
 def _latency(results: Sequence[Result]) -> str:

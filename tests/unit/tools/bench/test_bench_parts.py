@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.bench import main, tables
-from tests.bench.figures import shares
+from tests.bench.figures import beside_ours, shares
 from tests.bench.kafka.broker import cluster_id
 from tests.bench.kafka.jars import artifact_of, without_shipped
 from tests.bench.latency_writer import run
 from tests.bench.layers import busiest
+from tests.bench.rig import VARIANTS
 from tests.bench.stamps import stamp_of
 from tests.bench.throughput import phases_ms
 from tests.support.maven import fetched_jars
@@ -57,6 +58,11 @@ def test_the_flags_of_the_command_line() -> None:
     args = main.spark_parser().parse_args([])
     assert args.cases == list(main.SPARK_CASES)
     assert (args.runs, args.kafka, args.seconds, args.cold_s, args.scale) == (3, True, 60, 90.0, 1.0)
+    assert args.variants == []
+    args = main.spark_parser().parse_args(["--three-redis", "--tls"])
+    assert args.variants == ["three-redis", "tls"]
+    assert main.spark_parser().parse_args([]).variants == []
+    assert set(args.variants) == set(VARIANTS)
 
 
 def test_a_wrong_case_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +131,13 @@ def result(side: str, seconds: float) -> dict[str, Any]:
 
 
 def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
-    results = [result("ours", 2.0), result("kafka", 1.0)]
+    results = [result("ours", 2.0), result("ours-three-redis", 4.0), result("kafka", 1.0)]
     clock = {"p50": 50.0, "max": 120.0}
     clocks = dict.fromkeys(("decision_ms", "commit_ms", "phase_ms"), clock)
     document = {
         "results": results,
         "shares": shares(results, 100.0),
+        "variants": beside_ours(results),
         "latency": [
             {"side": side, "p50_ms": p50, "p99_ms": 900.0, "runs": [{"batches": 7, "peak_pss_mib": {"redis": 34}}]}
             for side, p50 in (("ours", 300.0), ("kafka", 200.0))
@@ -147,6 +154,7 @@ def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
     }
     lines = tables.spark_tables(document).splitlines()
     assert any(line.startswith("write  ") and "0.5" in line and line.endswith("missed") for line in lines)
+    assert any(line.startswith("write ours-three-redis") and line.split()[-2:] == ["0.5", "0.5"] for line in lines)
     assert any(line.startswith("ours ") and "1.5" in line and line.endswith("met") for line in lines)
     assert any(line.startswith("4 tasks, 4 segments") and line.endswith("met") for line in lines)
     assert any(line.startswith("write kafka") and line.endswith("12") for line in lines)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.figures import aim_of, medians, per_unit, percentile, rates, shares, spread
+from tests.bench.figures import aim_of, beside_ours, medians, per_unit, percentile, rates, shares, spread
 
 
 def result(side: str, case: str, size_bytes: int, *seconds: float, events: int = 1_000_000) -> dict[str, Any]:
@@ -65,6 +65,19 @@ def test_our_figures_stand_beside_ceilings_and_kafka() -> None:
     assert share["of_kafka"] == 3.0
     assert share["of_kafka_runs"] == [3.0, 1.5, 2.0]
     assert (share["aim"], share["met"]) == (2.0, True)
+
+
+def test_our_other_services_stand_beside_the_usual_ones() -> None:
+    results = [
+        result("ours", "write", 100, 1.0, 1.5, 1.0),
+        result("ours-three-redis", "write", 100, 2.0, 2.0, 2.5),
+        result("kafka", "write", 100, 3.0),
+        result("ours-three-redis", "read", 100, 2.0),
+    ]
+    (variant,) = beside_ours(results)
+    assert (variant["case"], variant["side"], variant["event_bytes"]) == ("write", "ours-three-redis", 100)
+    assert variant["of_ours"] == 0.5
+    assert variant["of_ours_runs"] == [0.5, 0.75, 0.4]
 
 
 def test_a_case_below_its_aim_is_told() -> None:
