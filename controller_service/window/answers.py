@@ -257,6 +257,9 @@ class TransactionCounts(WindowAnswer):
 
 class SinkActivity(WindowAnswer):
     query_id: str
+    name: str | None = Field(
+        None, description="The name of the query (`queryName`), as of its last batch; absent without one."
+    )
     last_batch: int | None = None
     last_state: str | None = None
     last_events: int | None = None

@@ -85,6 +85,7 @@ def _sink(record: SinkRecord) -> SinkActivity:
     last = record.last
     return SinkActivity(
         query_id=record.query_id,
+        name=record.label or None,
         last_batch=None if last is None else last.batch_id,
         last_state=None if last is None else last.state.value,
         last_events=None if last is None else last.events,

@@ -333,6 +333,17 @@ async def test_subscribers_show_how_far_they_are_behind(
     await eventually(lambda: lacks(browser, ".notice"), "no problem")
 
 
+async def test_sinks_have_the_names_of_their_queries(controller: Controller, page: str, browser: Browser) -> None:
+    await create(controller, "shop", "orders")
+    name = "<img src=x onerror=document.title='owned'>"
+    for query, label in (("q-named", name), ("q-unnamed", "")):
+        await controller.sets.commit(query, "shop/orders", "run-1", 7, (), 0, 0, label=label)
+    await browser.open(f"{page}#/stream/shop/orders")
+    await browser.sees(f"q-named\t{name}\t7", "main")
+    await browser.sees("q-unnamed\t–\t7", "main")
+    assert await browser.count("main img") == 0
+
+
 async def test_the_age_of_the_newest_watermark(
     controller: Controller, stores: Stores, page: str, browser: Browser
 ) -> None:

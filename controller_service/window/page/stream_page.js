@@ -161,8 +161,8 @@ function cut(found) {
 function sinks(found) {
   if (!found.length) return element("p", { class: "soft" }, "None: no Spark query wrote to it with its last batch.");
   return table(
-    [{ title: "Query" }, { title: "Last batch", isNumber: true }, { title: "Events", isNumber: true }, { title: "Size", isNumber: true }, { title: "Transactions", isNumber: true }, { title: "Begun" }, { title: "Now" }],
-    found.map((sink) => [element("code", {}, sink.queryId), count(sink.lastBatch), count(sink.lastEvents), size(sink.lastBytes), count(sink.lastTransactions), sink.lastStartedMs ? element("span", { title: moment(sink.lastStartedMs) }, ago(sink.lastStartedMs)) : null, doing(sink)]),
+    [{ title: "Query" }, { title: "Name" }, { title: "Last batch", isNumber: true }, { title: "Events", isNumber: true }, { title: "Size", isNumber: true }, { title: "Transactions", isNumber: true }, { title: "Begun" }, { title: "Now" }],
+    found.map((sink) => [element("code", {}, sink.queryId), sink.name, count(sink.lastBatch), count(sink.lastEvents), size(sink.lastBytes), count(sink.lastTransactions), sink.lastStartedMs ? element("span", { title: moment(sink.lastStartedMs) }, ago(sink.lastStartedMs)) : null, doing(sink)]),
     "Sinks",
   );
 }

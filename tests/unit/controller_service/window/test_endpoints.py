@@ -63,6 +63,15 @@ async def test_answers_are_as_described(controller: Controller, session: aiohttp
         operation.answer.validate_json(await answer.read())
 
 
+async def test_sinks_have_the_names_of_their_queries(controller: Controller, session: aiohttp.ClientSession) -> None:
+    for query, label in (("q-named", " daily\norders "), ("q-unnamed", "")):
+        await controller.sets.commit(query, "shop/orders", "run-1", 0, (), 0, 0, label=label)
+    async with session.get(f"{STREAM}/use") as answer:
+        sinks = {sink["queryId"]: sink for sink in (await answer.json())["sinks"]}
+    assert sinks["q-named"]["name"] == "daily orders"
+    assert set(sinks) == {"q-named", "q-unnamed"} and "name" not in sinks["q-unnamed"], "absent, not empty"
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
