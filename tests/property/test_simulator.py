@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.simulator.crash_points import favourite_of, store_failpoints
+from tests.simulator.late_sources import SOURCE_DELETED
 from tests.simulator.limits import JOURNAL, PLOG_LIMIT, SHARED, SMALL, exists
 from tests.simulator.main import regression_seeds
 from tests.simulator.old_defects import OLD_DEFECTS
@@ -41,6 +42,17 @@ def test_the_limits_that_are_made_small_exist() -> None:
 def test_every_family_asks_for_every_failpoint() -> None:
     pairs = {(family_of(seed, FAMILIES), favourite_of(seed)) for seed in range(2_000)}
     assert len(pairs) == len(FAMILIES) * len(store_failpoints())
+
+
+def test_late_sources_lead_where_random_faults_do_not() -> None:
+    """One in four of such seeds does; none of them may lose anything there."""
+    seeds = [seed for seed in range(0, 2_000, 2) if draw(seed, EXPECTED).has_late_sources][:40]
+    for seed in seeds:
+        outcome = simulate(draw(seed, EXPECTED))
+        assert not outcome.violations, "\n".join([f"seed {seed}", *outcome.trace[-30:]])
+        if outcome.crashed.get(SOURCE_DELETED):
+            return
+    pytest.fail(f"none of {len(seeds)} seeds has a store killed at {SOURCE_DELETED}")
 
 
 def test_what_failed_once() -> None:

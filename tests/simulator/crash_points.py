@@ -76,6 +76,10 @@ class CrashPoints:
         self._wanted = {name: self._rng.choice((1, 1, 2, 5)) for name in names}
         return ", ".join(names)
 
+    def ask_for(self, name: str) -> None:
+        """Kill the next process that comes to this failpoint."""
+        self._wanted = {name: 1}
+
     def _hit(self, name: str) -> None:
         process = current_process()
         if process is None or not process.is_alive:

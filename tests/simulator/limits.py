@@ -67,10 +67,12 @@ JOURNAL: Final[Mapping[str, tuple[float, ...]]] = {
 """The same, of journals of changes."""
 PLOG_LIMIT: Final = "plog.plog_client.frame_bytes_max"
 """The least size of a plog: it follows the size of a frame."""
+WRITE_LIMIT: Final = "writer.segment_aggregator.write_bytes_max"
+"""The most that one write of a segment to Tier 2 has."""
 PIECES: Final[Mapping[str, int]] = {
     "durable_log.data_frame_builder._entries_end_max": 40_000,
     "read_index.fetch_budget.fetch_bytes_max": 30_000,
-    "writer.segment_aggregator.write_bytes_max": 30_000,
+    WRITE_LIMIT: 30_000,
 }
 """Limits that cut what is written and read into pieces, each of which is calls of Tier 1 or of Tier 2; with the value
 that a family has that needs many bytes."""

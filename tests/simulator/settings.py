@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +12,14 @@ from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.entry import envelope_bytes
 from segment_service.writer.config import WriterConfig
-from tests.simulator.limits import PLOG_LIMIT, draw_journal_limits, draw_limits, draw_shared_limits, piece_bytes
+from tests.simulator.limits import (
+    PLOG_LIMIT,
+    WRITE_LIMIT,
+    draw_journal_limits,
+    draw_limits,
+    draw_shared_limits,
+    piece_bytes,
+)
 
 FAMILIES: Final = ("crash", "loss", "full", "damage", "repair")
 """``crash``: stores, servers, networks and Tier 2 fail in every way that loses nothing that was acknowledged.
@@ -30,6 +38,11 @@ pieces_per_s_max: Final = 12
 """What writers pace themselves to, so that a seed costs a second or two."""
 pieces_per_s_to_fill: Final = 25
 """The same where Tier 1 is to fill up before the run ends."""
+
+late_sources_share: Final = 0.1
+"""Share of the seeds that have late sources, of those that may."""
+small_write_bytes: Final = 1_000
+"""The most that they write at once: nearly every transaction is several writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,8 @@ class Settings:
     heal_time_max_s: float
     shares_objects: bool
     """Whether small objects of Tier 2 share large ones."""
+    has_late_sources: bool
+    """Whether transactions are made to land in Tier 2 when their targets have a part of them: ``late_sources.py``."""
     cpo_shares_server: bool
     """Whether the control plane oracle lives on the server of Tier 1, and so shares its fate."""
     fault_pause_s: float
@@ -91,6 +106,13 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
         random.Random(f"{seed} shared limits")
     )
     limits |= draw_journal_limits(random.Random(f"{seed} journal limits"))
+    shares_objects = random.Random(f"{seed} shares").random() < 0.5
+    # Where objects are shared, a manifest of an earlier owner that lands late is none.
+    has_late_sources = (
+        family == "crash" and not shares_objects and random.Random(f"{seed} late sources").random() < late_sources_share
+    )
+    if has_late_sources:
+        limits[WRITE_LIMIT] = small_write_bytes
     piece = piece_bytes(limits)
     return Settings(
         seed=seed,
@@ -111,7 +133,7 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
         writer=WriterConfig(
             flush_bytes=rng.choice((4_000, 60_000, 400_000)),
             flush_age_s=rng.choice((0.1, 0.4, 1.5)),
-            transaction_age_s=rng.choice((0.1, 3.0)),
+            transaction_age_s=min(rng.choice((0.1, 3.0)), 0.1 if has_late_sources else math.inf),
             index_age_ratio=rng.choice((1, 5)),
             merge_age_s=random.Random(f"{seed} merge age").choice((0.0, 0.25)),
             burst_operations_min=random.Random(f"{seed} burst").choice((1, 50)),
@@ -134,7 +156,8 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
         plog_bytes=int(limits.get(PLOG_LIMIT, frame_bytes_max)) * rng.choice((1, 1, 4)) + envelope_bytes,
         reply_timeout_s=rng.choice((2.0, 10.0)),
         heal_time_max_s=rng.choice((5.0, 30.0)),
-        shares_objects=random.Random(f"{seed} shares").random() < 0.5,
+        shares_objects=shares_objects,
+        has_late_sources=has_late_sources,
         cpo_shares_server=rng.random() < 0.5,
         fault_pause_s=rng.choice((2.0, 5.0, 10.0)),
     )

@@ -18,6 +18,7 @@ from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.determinism import repeatable, silent_destructors
 from tests.simulator.history import History, Violation
+from tests.simulator.late_sources import LateSources
 from tests.simulator.leftovers import Leftovers
 from tests.simulator.limits import in_force
 from tests.simulator.losses import LossPlan
@@ -95,6 +96,7 @@ class Simulation:
         self.nemesis = Nemesis(
             settings, self.cluster, self.network, self.tier1, self.tier2, self.crash_points, self.note
         )
+        self._late_sources = LateSources(settings, self.cluster, self.tier2, self.history, self.crash_points, self.note)
         self._leftovers = Leftovers(self.cluster, self.tier2, clock, self.history.violated, self.note)
         self._lives: list[SegmentLife] = []
         self._tables: list[list[TableClient]] = []
@@ -141,13 +143,16 @@ class Simulation:
         self.crash_points.arm()
         self.cluster.start_store()
         clients = self._start_clients()
-        faults = asyncio.ensure_future(self.nemesis.run())
+        faults = [asyncio.ensure_future(self.nemesis.run())]
+        if self.settings.has_late_sources:
+            faults.append(asyncio.ensure_future(self._late_sources.run()))
         family_plan = self._family_plan()
         plan = asyncio.ensure_future(family_plan.run())
         await asyncio.sleep(self.settings.duration_s)
         self.is_ending = True
-        faults.cancel()
-        await asyncio.gather(plan, return_exceptions=True)
+        for task in faults:
+            task.cancel()
+        await asyncio.gather(plan, *faults, return_exceptions=True)
         await self.nemesis.heal()
         if await self._within(asyncio.gather(*clients), "clients end"):
             await self._audit()

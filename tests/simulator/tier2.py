@@ -20,12 +20,32 @@ call_time_max_s: Final = 30.0
 """As the adapters: a call without an answer for so long is unknown, or failed if it changes nothing."""
 
 
+class WatchedChunkStorage(FaultyChunkStorage):
+    """``FaultyChunkStorage`` that tells of puts, and keeps some on their way whatever the rates are."""
+
+    stuck_prefix = ""
+    """Puts of names that begin so have no answer, and are done when late puts land; empty: none."""
+    stuck_puts = 0
+    """How many there were in all."""
+    on_put: Callable[[str], object] | None = None
+    """Called with the name of each object that was put."""
+
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
+        if self.stuck_prefix and name.startswith(self.stuck_prefix):
+            self.stuck_puts += 1
+            self.put_late(name, data)
+            raise UnknownOutcome(f"no answer for {name}")
+        await super().put(name, data)
+        if self.on_put is not None:
+            self.on_put(name)
+
+
 class Tier2:
-    """The object store of a run, behind the faults of ``FaultyChunkStorage``."""
+    """The object store of a run, behind the faults of ``WatchedChunkStorage``."""
 
     def __init__(self, rng: random.Random, clock: VirtualClock) -> None:
         self.store = InMemoryChunkStorage()
-        self.faulty = FaultyChunkStorage(self.store, rng, clock)
+        self.faulty = WatchedChunkStorage(self.store, rng, clock)
         self._rng = rng
 
     def damage(self, is_wanted: Callable[[str], bool]) -> str | None:

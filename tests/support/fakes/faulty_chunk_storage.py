@@ -57,6 +57,11 @@ class FaultyChunkStorage:
             await self._inner.put(name, data)
         return len(late)
 
+    def put_late(self, name: str, data: Sequence[Buffer]) -> None:
+        """Hold a put back until late ones land; lose it if too many are."""
+        if len(self._late) < late_puts_max:
+            self._late.append((name, [bytes(buffer) for buffer in data]))
+
     async def start(self) -> None:
         await self._before()
         await self._inner.start()
@@ -64,8 +69,8 @@ class FaultyChunkStorage:
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         await self._before()
         outcome = self._unknown()
-        if outcome == "late" and len(self._late) < late_puts_max:
-            self._late.append((name, [bytes(buffer) for buffer in data]))
+        if outcome == "late":
+            self.put_late(name, data)
         elif outcome in ("", "done"):
             await self._inner.put(name, data)
         self._after(outcome, name)
