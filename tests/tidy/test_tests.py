@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 from tests.tidy.test_tidy import ROOT, relative, tree_of
 
 TESTS = ROOT / "tests"
@@ -53,6 +55,12 @@ def has_reason(path: Path, line: int) -> bool:
     """Whether a comment stands on the line or on the one above it."""
     lines = path.read_text().splitlines()
     return "#" in lines[line - 1] or lines[line - 2].lstrip().startswith("#")
+
+
+def test_property_tests_have_no_limit_of_time() -> None:
+    """Neither for an example, nor for making one: a busy machine is slow at both."""
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
 
 
 def test_no_test_sleeps_without_a_reason_beside_it() -> None:
