@@ -77,7 +77,16 @@ async def retry(
 
     ``on_error`` is called with each error that is followed by another attempt.
     """
-    made = 0
+    try:
+        return await work()
+    except PravegaError as error:
+        # Most calls end here: what tenacity makes for a call knows itself, and only the garbage collector frees it.
+        if limits.attempts_max <= 1 or not when(error):
+            raise
+        if on_error is not None:
+            on_error(error)
+    await clock.sleep(limits.pause_s(1))
+    made = 1
 
     async def attempt() -> T:
         # Tenacity awaits coroutine functions only, and ``work`` may be any callable that returns an awaitable.
@@ -88,7 +97,7 @@ async def retry(
     # One object per call: tenacity keeps the state of a call in it, which calls at the same time may not share.
     return await retrying(
         clock,
-        wait=lambda state: limits.pause_s(state.attempt_number),
+        wait=lambda _: limits.pause_s(made),
         stop=lambda: made >= limits.attempts_max,
         when=lambda error: isinstance(error, PravegaError) and when(error),
         on_error=on_error,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -76,3 +77,23 @@ async def test_an_unavailable_store_is_no_lost_race() -> None:
     assert not is_lost_race(Throttled("busy"))
     with pytest.raises(Throttled):
         await compare_and_set(Work(Throttled("busy")), LIMITS, RecordingClock(), subject="thing")
+
+
+async def test_a_call_that_succeeds_leaves_nothing_for_the_garbage_collector() -> None:
+    clock, work = RecordingClock(), Work()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            await retry(work, LIMITS, clock, when=lambda error: error.retryable)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_attempts_are_counted_from_the_first(attempts: int) -> None:
+    clock, work = RecordingClock(), Work(*(Throttled(str(number)) for number in range(5)))
+    with pytest.raises(Throttled):
+        await retry(work, RetryLimits(attempts, lambda failed: failed), clock, when=lambda error: True)
+    assert (work.calls, clock.pauses) == (attempts, [1] * (attempts - 1))
