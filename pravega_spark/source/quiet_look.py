@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pravega_spark.source.infos_together import Infos
-from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
+from pravega_spark.source.offsets import OffsetsByStream
 
 
 class QuietLook:
     """The last look of one query, if all was read then and nothing was to come but by an append."""
 
     def __init__(self) -> None:
-        self._start: dict[str, Any] | None = None
-        self._position: OffsetsByStream = {}
         self._seen: tuple[OffsetsByStream, Infos] | None = None
-
-    def position_of(self, start: dict[str, Any]) -> OffsetsByStream:
-        """The position of an offset; Spark asks an idle source about the same one again and again."""
-        if self._start != start:
-            self._start, self._position = start, SourceOffset.from_json(start).position
-        return self._position
 
     def is_repeated(self, position: OffsetsByStream, infos: Infos) -> bool:
         """Whether the stores say of these segments what they said then, so that there is nothing to read again."""

@@ -27,6 +27,7 @@ from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.infos_together import infos_together
+from pravega_spark.source.known_offsets import KnownOffsets
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
@@ -105,6 +106,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         self._is_end_settled = False
         self._limits = TriggerLimits(options)
         self._quiet = QuietLook()
+        self._offsets = KnownOffsets()
 
     # Where to start
 
@@ -210,7 +212,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         for positions in self._opened().values():
             positions.events.forget()
-        begin = self._begin(self._quiet.position_of(start))
+        begin = self._begin(self._offsets.parsed(start).position)
         self._subscription.hold(begin)
         moved, infos = self._advanced(begin, {})
         if not self._end and self._target is None and self._quiet.is_repeated(moved, infos):
@@ -351,7 +353,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
-        first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
+        first, last = self._offsets.parsed(start), self._offsets.parsed(end)
         if last.start is None and (first.position == last.position or not last.position):
             return []
         if last.start is None and self._options.order == "key":
@@ -405,7 +407,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Positions live in the checkpoint; a subscriber releases what they passed."""
-        self._subscription.release(SourceOffset.from_json(end).position)
+        self._subscription.release(self._offsets.parsed(end).position)
 
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""
