@@ -51,10 +51,8 @@ from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.read_index.fetch_budget import FetchBudget
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
-from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
-from segment_service.storage.offload import offload_threads_max
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import RoutedSegmentStore, check_container_count
 from segment_service.tables.table_extension import TableExtension
@@ -146,7 +144,6 @@ class SegmentStoreProcess(Service):
         )
         self._map_cache = BlockCache()
         self._fetches = FetchBudget(self._cache)
-        self._checks = BlockingCalls("checks of chunks", offload_threads_max, call_time_max_s_default)
         self._manager: ContainerManager | None = None
         self._starts, self._flushes = StartCounts(), LatencyCounts()
         self._disks = DiskSpace(config.disk_folders, clock)
@@ -292,7 +289,6 @@ class SegmentStoreProcess(Service):
         await self._tier2_probe.stop()
         await self._loop_lag.stop()
         await self._tier2.close()
-        self._checks.close()
         self._disks.close()
         await self._parts.cpo.close()
 
@@ -382,7 +378,6 @@ class SegmentStoreProcess(Service):
             self._tier2,
             container_id,
             parts.clock,
-            offload=self._checks.run,
             shares_objects=config.tier2.share_small_objects,
         )
         return SegmentContainer(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from segment_service.contracts.buffer import Buffer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class ChunkStorage(Protocol):
     async def get(self, name: str, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes from ``offset``. ``SegmentNotFound(name)`` if the object is missing,
         ``DataCorruption`` if it is shorter."""
+        ...
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        """The result of ``function`` for the bytes that ``get`` gives. The function runs where they arrive: on a thread
+        of an adapter that has some, so it may take its time, and must touch nothing that others use."""
         ...
 
     async def info(self, name: str) -> ChunkInfo:

@@ -252,7 +252,7 @@ class SegmentExamination:
     async def _read(self, segment_id: int, chunk: ChunkRef) -> str | None:
         async with self._reading:
             try:
-                await self._chunk_reader.read(segment_id, chunk, 0, chunk.length)
+                await self._chunk_reader.read(segment_id, chunk)
             except SegmentNotFound:
                 return f"chunk {self._layout.chunk(chunk.id)} is missing"
             except SegmentDamaged as error:

@@ -67,6 +67,11 @@ class SharedObjectsReader:
             return await self._chunks.get(name, offset, length)
         return bytes_in(await self._value(name), name, offset, length)
 
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        if not await self._is_entry(name):
+            return await self._chunks.get_with(name, offset, length, function)
+        return function(bytes_in(await self._value(name), name, offset, length))
+
     async def info(self, name: str) -> ChunkInfo:
         if not await self._is_entry(name):
             return await self._chunks.info(name)

@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -22,6 +22,8 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_file, sync_folder
+
+T = TypeVar("T")
 
 TEMPORARY: Final = ".incoming"
 """Folder below the root for files that are being written; a file is moved to its name when it is complete."""
@@ -72,6 +74,9 @@ class ArrowChunkStorage:
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
         return await self._calls.run(lambda: self._get(name, offset, length))
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        return await self._calls.run(lambda: function(self._get(name, offset, length)))
 
     async def info(self, name: str) -> ChunkInfo:
         return await self._calls.run(lambda: self._info(name))

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 from crc32c import crc32c
 
+from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
 
 block_bytes: Final = 64 << 10
@@ -145,13 +146,22 @@ class WrongBlock:
     found: int
 
 
-def check_blocks(name: str, first: int, stored: bytes) -> tuple[list[memoryview], list[int]] | WrongBlock:
-    """The data of blocks as they came from the object, with their plain checksums; or the first that is wrong.
-    ``first``: the number of the first one."""
+def unfilled(length: int) -> memoryview:
+    """A buffer of its own for so many bytes, which are yet to be written: it is not cleared."""
+    return np.empty(length, dtype=np.uint8).data
+
+
+def check_blocks(name: str, first: int, skipped: int, target: memoryview, stored: bytes) -> list[int] | WrongBlock:
+    """Check blocks as they came from the object, and fill ``target`` with their data behind the first ``skipped``
+    bytes of it. Each block is copied while the processor still has it at hand from its check.
+
+    Returns the plain checksums, or the first block that is wrong; then ``target`` has nothing to be used. ``first``:
+    the number of the first block.
+    """
     seed = crc32c(name.encode())
     view = memoryview(stored)
-    data: list[memoryview] = []
     checksums: list[int] = []
+    filled = 0
     for number, begin in enumerate(range(0, len(view), stored_block_bytes), first):
         block = view[begin : begin + stored_block_bytes]
         piece = block[:-checksum_bytes]
@@ -159,20 +169,13 @@ def check_blocks(name: str, first: int, stored: bytes) -> tuple[list[memoryview]
         expected = _CRC.unpack(block[-checksum_bytes:])[0] ^ _place(seed, number)
         if checksum != expected:
             return WrongBlock(number, expected, checksum)
-        data.append(piece)
         checksums.append(checksum)
-    return data, checksums
-
-
-def joined(pieces: Sequence[Buffer]) -> memoryview:
-    """The bytes of all pieces in a buffer of their own, read-only. Other threads run while the bytes are copied."""
-    target = np.empty(sum(map(len, pieces)), dtype=np.uint8)
-    position = 0
-    for piece in pieces:
-        end = position + len(piece)
-        target[position:end] = np.frombuffer(piece, dtype=np.uint8)
-        position = end
-    return target.data.toreadonly()
+        wanted = piece[skipped : skipped + len(target) - filled]
+        target[filled : filled + len(wanted)] = wanted
+        filled += len(wanted)
+        skipped = 0
+    check(filled == len(target), "blocks of a chunk are short", filled=filled, wanted=len(target))
+    return checksums
 
 
 def _place(seed: int, number: int) -> int:

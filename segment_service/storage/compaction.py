@@ -166,8 +166,7 @@ class Compactor(Service):
         pieces: list[Buffer] = []
         for first in range(0, len(run), reads_at_once_max):
             batch = run[first : first + reads_at_once_max]
-            for data in await all_ended(self._reader.read(segment_id, chunk, 0, chunk.length) for chunk in batch):
-                pieces.extend(data)
+            pieces += await all_ended(self._reader.read(segment_id, chunk) for chunk in batch)
         return pieces
 
     async def _run(self) -> None:

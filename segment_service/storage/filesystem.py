@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
@@ -16,6 +17,8 @@ from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.file_writer import FileWriter
 from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_folder
+
+T = TypeVar("T")
 
 TEMPORARY = ".incoming"
 """Folder below the root for files that are being written; it is on the same file system, so rename is atomic."""
@@ -58,6 +61,9 @@ class FilesystemChunkStorage:
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
         return await self._calls.run(lambda: self._get(name, offset, length))
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        return await self._calls.run(lambda: function(self._get(name, offset, length)))
 
     async def info(self, name: str) -> ChunkInfo:
         return await self._calls.run(lambda: self._info(name))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
 from pravega_common.errors import DataCorruption, SegmentNotFound
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
+
+T = TypeVar("T")
 
 
 class InMemoryChunkStorage:
@@ -31,6 +34,9 @@ class InMemoryChunkStorage:
         if offset + length > len(data):
             raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, it has {len(data)}")
         return data[offset : offset + length]
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        return function(await self.get(name, offset, length))
 
     async def info(self, name: str) -> ChunkInfo:
         return ChunkInfo(name, len(self._find(name)))

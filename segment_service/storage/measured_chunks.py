@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from pravega_common.errors import Outcome, PravegaError
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.latency import LatencyCounts
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
+
+T = TypeVar("T")
 
 _CALLS: Final = ("put", "get", "info", "list", "delete")
 
@@ -50,6 +52,12 @@ class MeasuredChunkStorage:
     async def get(self, name: str, offset: int, length: int) -> bytes:
         with self._measured("get"):
             found = await self._inner.get(name, offset, length)
+        self.got_bytes += length
+        return found
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        with self._measured("get"):
+            found = await self._inner.get_with(name, offset, length, function)
         self.got_bytes += length
         return found
 

@@ -107,13 +107,13 @@ class MinioChunkStorage:
         await self._write(name, lambda: self._put(name, body))
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
+        return await self.get_with(name, offset, length, _unchanged)
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
         if length == 0:
             await self.info(name)
-            return b""
-        data = await self._read(name, lambda: self._get(name, offset, length))
-        if len(data) != length:
-            raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, {len(data)} came")
-        return data
+            return function(b"")
+        return await self._calls.run(lambda: function(self._whole(name, offset, length)))
 
     async def info(self, name: str) -> ChunkInfo:
         return ChunkInfo(name, await self._read(name, lambda: self._length(name)))
@@ -181,6 +181,12 @@ class MinioChunkStorage:
             self._bucket, name, io.BytesIO(body), len(body), part_size=max(len(body), part_bytes_min)
         )
 
+    def _whole(self, name: str, offset: int, length: int) -> bytes:
+        data = _mapped(name, lambda: self._get(name, offset, length), Unavailable)
+        if len(data) != length:
+            raise DataCorruption(f"chunk {name}: bytes {offset}+{length} wanted, {len(data)} came")
+        return data
+
     def _get(self, name: str, offset: int, length: int) -> bytes:
         response: Any = self._client.get_object(self._bucket, name, offset=offset, length=length)
         try:
@@ -191,6 +197,10 @@ class MinioChunkStorage:
 
     def _length(self, name: str) -> int:
         return int(self._client.stat_object(self._bucket, name).size or 0)
+
+
+def _unchanged(data: bytes) -> bytes:
+    return data
 
 
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -35,7 +34,7 @@ from segment_service.contracts.segment_storage import (
     write_bytes_max,
 )
 from segment_service.storage.change_journal import ChangeJournal
-from segment_service.storage.chunk_format import joined
+from segment_service.storage.chunk_format import unfilled
 from segment_service.storage.chunk_names import Layout, ManifestName
 from segment_service.storage.chunk_reader import REMEDY, ChunkReader
 from segment_service.storage.compaction import Compactor
@@ -44,7 +43,6 @@ from segment_service.storage.foreign_owners import ForeignOwners, origins
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest import ChunkRef
 from segment_service.storage.manifest_store import Entry, ManifestStore
-from segment_service.storage.offload import Offload, in_place, offloaded_bytes_min
 from segment_service.storage.orphan_sweep import OrphanSweeper
 from segment_service.storage.segment_view import Change, SegmentView
 from segment_service.storage.shared_objects import SharedObjects, shared_object_bytes_max
@@ -81,7 +79,6 @@ class RollingStorage:
         clock: Clock,
         *,
         background: bool = True,
-        offload: Offload = in_place,
         shares_objects: bool = False,
         trusts_journals: bool = True,
     ) -> None:
@@ -92,8 +89,7 @@ class RollingStorage:
         self._manifests = ManifestStore(chunks, self.layout, self.garbage)
         self.put_fresh: PutFresh = self._manifests.put_fresh
         self.new_number = self._manifests.new_number
-        self._reader = ChunkReader(chunks, self.layout, offload)
-        self._offload = offload
+        self._reader = ChunkReader(chunks, self.layout)
         self._trusts_journals = trusts_journals
         place = chunks, self.layout, self.garbage
         self._journal = ChangeJournal(*place, clock, self.put_fresh, self.new_number)
@@ -323,14 +319,16 @@ class RollingStorage:
         return list(view.locate(offset, length))
 
     async def _fetch(self, segment_id: int, pieces: Sequence[tuple[ChunkRef, int, int]]) -> Buffer:
-        parts: list[Buffer] = []
-        for first in range(0, len(pieces), read_pieces_at_once_max):
-            batch = pieces[first : first + read_pieces_at_once_max]
-            for data in await all_ended(self._reader.read(segment_id, *piece) for piece in batch):
-                parts.extend(data)
-        if sum(map(len, parts)) < offloaded_bytes_min:
-            return b"".join(parts)
-        return await self._offload(functools.partial(joined, parts))
+        whole = unfilled(sum(length for _, _, length in pieces))
+        ends = itertools.accumulate(length for _, _, length in pieces)
+        reads = [
+            (chunk, offset, whole[end - length : end])
+            for (chunk, offset, length), end in zip(pieces, ends, strict=True)
+        ]
+        for first in range(0, len(reads), read_pieces_at_once_max):
+            batch = reads[first : first + read_pieces_at_once_max]
+            await all_ended(self._reader.read_into(segment_id, *read) for read in batch)
+        return whole.toreadonly()
 
     async def _live_or_new(self, segment_id: int) -> SegmentView:
         view = await self._manifests.view(segment_id)

@@ -15,8 +15,8 @@ import itertools
 import math
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -29,6 +29,8 @@ from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
 from segment_service.contracts.segment_storage import LogState
 from segment_service.contracts.sorted_map import SortedMap
 from segment_service.storage.chunk_names import Layout
+
+T = TypeVar("T")
 
 OPENED: Final = register("storage.shared.opened")
 BEFORE_FLUSH: Final = register("storage.shared.before_flush")
@@ -200,6 +202,11 @@ class SharedObjects:
         if not self._is_entry(name):
             return await self._chunks.get(name, offset, length)
         return bytes_in(await self._value(name), name, offset, length)
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        if not self._is_entry(name):
+            return await self._chunks.get_with(name, offset, length, function)
+        return function(bytes_in(await self._value(name), name, offset, length))
 
     async def info(self, name: str) -> ChunkInfo:
         if not self._is_entry(name):

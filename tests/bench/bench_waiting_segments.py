@@ -15,8 +15,8 @@ import json
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeVar
 
 import structlog
 import uvloop
@@ -32,6 +32,8 @@ from segment_service.writer.storage_writer import StorageWriter
 from tests.bench.bench_container import InstantLog
 from tests.bench.tables import beside_first
 from tests.support.containers import ContainerKit
+
+T = TypeVar("T")
 
 rate_per_s: Final = 3_000
 append_bytes: Final = 100
@@ -63,6 +65,9 @@ class RemoteTier2:
         if data is None:
             raise SegmentNotFound(name)
         return data[offset : offset + length]
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        return function(await self.get(name, offset, length))
 
     async def info(self, name: str) -> ChunkInfo:
         return ChunkInfo(name, len(await self.get(name, 0, 1 << 30)))

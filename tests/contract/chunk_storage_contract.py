@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import zlib
 
 import pytest
 
@@ -26,6 +27,29 @@ class ChunkStorageContract:
         assert await storage.get("c1/d/aa/1", len(data) - 1, 1) == data[-1:]
         assert await storage.get("c1/d/aa/1", 5, 0) == b""
         assert (await storage.info("c1/d/aa/1")).length == len(data)
+
+    async def test_a_function_is_given_what_a_get_gives(self, storage: ChunkStorage) -> None:
+        data = random.Random(3).randbytes(100_000)
+        await storage.put("c1/d/aa/1", [data])
+        assert await storage.get_with("c1/d/aa/1", 6, 90_000, zlib.crc32) == zlib.crc32(data[6:90_006])
+        assert await storage.get_with("c1/d/aa/1", 5, 0, len) == 0
+
+    async def test_no_function_is_given_less(self, storage: ChunkStorage) -> None:
+        given: list[bytes] = []
+        await storage.put("short", [b"0123456789"])
+        with pytest.raises(DataCorruption):
+            await storage.get_with("short", 5, 6, given.append)
+        with pytest.raises(SegmentNotFound, match="c1/none"):
+            await storage.get_with("c1/none", 0, 1, given.append)
+        assert not given
+
+    async def test_what_a_function_raises_is_raised(self, storage: ChunkStorage) -> None:
+        def refuse(data: bytes) -> None:
+            raise OSError(f"{len(data)} bytes are refused")
+
+        await storage.put("whole", [b"0123456789"])
+        with pytest.raises(OSError, match="10 bytes are refused"):
+            await storage.get_with("whole", 0, 10, refuse)
 
     async def test_an_empty_object_exists(self, storage: ChunkStorage) -> None:
         await storage.put("empty", [])

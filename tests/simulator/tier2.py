@@ -84,6 +84,9 @@ class RemoteChunks:
     async def get(self, name: str, offset: int, length: int) -> bytes:
         return await self._call(self._chunks.get(name, offset, length), Unavailable)
 
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        return function(await self.get(name, offset, length))
+
     async def info(self, name: str) -> ChunkInfo:
         return await self._call(self._chunks.info(name), Unavailable)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
+
+T = TypeVar("T")
 
 late_puts_max = 1000
 """Puts that may be on their way at once."""
@@ -78,6 +81,10 @@ class FaultyChunkStorage:
     async def get(self, name: str, offset: int, length: int) -> bytes:
         await self._before()
         return await self._inner.get(name, offset, length)
+
+    async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+        await self._before()
+        return await self._inner.get_with(name, offset, length, function)
 
     async def info(self, name: str) -> ChunkInfo:
         await self._before()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.invariants import InvariantViolation
 from segment_service.storage import chunk_format
 from segment_service.storage.chunk_format import (
     BlockRange,
@@ -15,8 +16,8 @@ from segment_service.storage.chunk_format import (
     block_bytes,
     check_blocks,
     cut,
-    joined,
     stored_length,
+    unfilled,
     whole_checksum,
 )
 
@@ -58,17 +59,26 @@ async def test_every_length_comes_back(length: int) -> None:
     data = random.Random(length).randbytes(length)
     stored = await encoded(data)
     assert len(stored) == stored_length(length)
-    found = check_blocks(NAME, 0, stored)
+    target = unfilled(length)
+    found = check_blocks(NAME, 0, 0, target, stored)
     assert not isinstance(found, WrongBlock)
-    assert b"".join(found[0]) == data
-    assert whole_checksum(found[1]) == (await cut([data])).checksum
+    assert bytes(target) == data
+    assert whole_checksum(found) == (await cut([data])).checksum
 
 
-def test_pieces_are_joined_into_a_buffer_that_nobody_can_change() -> None:
-    pieces = [b"ab", memoryview(b"-cde-")[1:4], bytearray(b"f")]
-    whole = joined(pieces)
-    assert (bytes(whole), whole.readonly) == (b"abcdef", True)
-    assert bytes(joined([])) == b""
+@pytest.mark.parametrize("skipped", [0, 1, block_bytes - 1])
+@pytest.mark.parametrize("length", [0, 1, block_bytes, block_bytes + 1, 2 * block_bytes + 1])
+async def test_the_stretch_that_is_wanted_comes_back(skipped: int, length: int) -> None:
+    data = random.Random(length).randbytes(3 * block_bytes)
+    around = bytearray(b"-" * (length + 2))
+    checksums = check_blocks(NAME, 0, skipped, memoryview(around)[1:-1], await encoded(data))
+    assert checksums == (await cut([data])).checksums
+    assert around == b"-" + data[skipped : skipped + length] + b"-"
+
+
+async def test_blocks_that_are_short_of_what_is_wanted_are_refused() -> None:
+    with pytest.raises(InvariantViolation, match="blocks of a chunk are short"):
+        check_blocks(NAME, 0, 5, unfilled(6), await encoded(b"0123456789"))
 
 
 async def test_no_flipped_bit_goes_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +90,7 @@ async def test_no_flipped_bit_goes_unseen(monkeypatch: pytest.MonkeyPatch) -> No
     for bit in range(len(stored) * 8):
         damaged = bytearray(stored)
         damaged[bit // 8] ^= 1 << bit % 8
-        found = check_blocks(NAME, 0, bytes(damaged))
+        found = check_blocks(NAME, 0, 0, unfilled(70), bytes(damaged))
         assert isinstance(found, WrongBlock)
         assert found.number == bit // 160
 
@@ -89,9 +99,10 @@ async def test_blocks_and_objects_that_were_exchanged_are_noticed() -> None:
     data = random.Random(8).randbytes(2 * block_bytes)
     stored = await encoded(data)
     half = len(stored) // 2
-    assert isinstance(check_blocks(NAME, 0, stored[half:] + stored[:half]), WrongBlock)
-    assert isinstance(check_blocks(NAME, 1, stored[:half]), WrongBlock)
-    assert isinstance(check_blocks(NAME[:-1] + "8", 0, stored), WrongBlock)
+    target = unfilled(block_bytes)
+    assert isinstance(check_blocks(NAME, 0, 0, target, stored[half:] + stored[:half]), WrongBlock)
+    assert isinstance(check_blocks(NAME, 1, 0, target, stored[:half]), WrongBlock)
+    assert isinstance(check_blocks(NAME[:-1] + "8", 0, 0, target, stored), WrongBlock)
 
 
 def test_a_range_takes_whole_blocks() -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from pravega_common.errors import SegmentDamaged
-from pravega_common.runtime.clock import SystemClock
 from segment_service.storage import compaction
-from segment_service.storage.blocking import BlockingCalls
 from segment_service.storage.chunk_format import ChunkForm, block_bytes, stored_length
 from segment_service.storage.chunk_names import ManifestId
+from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.manifest import Manifest, decode, encode
-from segment_service.storage.offload import offloaded_bytes_min
 from segment_service.storage.rolling_storage import RollingStorage
-from tests.contract.segment_storage_contract import no_barrier, opened
-from tests.support.log_states import some_log
+from tests.contract.segment_storage_contract import opened
 
 T = TypeVar("T")
 
@@ -195,24 +194,29 @@ async def test_a_scan_reads_no_block_twice(chunks: InMemoryChunkStorage) -> None
     assert taken == stored
 
 
-async def test_what_is_checked_on_threads_is_the_same_and_as_safe(chunks: InMemoryChunkStorage) -> None:
-    data = random.Random(2).randbytes(2 * offloaded_bytes_min + 1_000)
-    threads = BlockingCalls("checks", 2, 30.0)
-    taken = 0
+async def test_chunks_are_checked_on_the_threads_that_read_them(tmp_path: Path) -> None:
+    data = random.Random(2).randbytes(600_000)
+    threads: set[str] = set()
 
-    async def offload(function: Callable[[], T], /) -> T:
-        nonlocal taken
-        taken += 1
-        return await threads.run(function)
+    class Watched(FilesystemChunkStorage):
+        async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
+            def watched(stored: bytes) -> T:
+                threads.add(threading.current_thread().name)
+                return function(stored)
 
-    storage = RollingStorage(chunks, 3, SystemClock(), background=False, offload=offload)
-    await storage.start(1, no_barrier, some_log)
+            return await super().get_with(name, offset, length, watched)
+
+    chunks = Watched(tmp_path)
+    await chunks.start()
+    storage = await opened(chunks, 1)
     await storage.write(7, 0, [data])
-    assert (await storage.read(7, 100, len(data) - 100), taken) == (data[100:], 2)
-    assert (await storage.read(7, 100, 1_000), taken) == (data[100:1_100], 2), "a short one is not worth a thread"
-    (name,) = names(chunks, storage.layout.chunks)
-    flip(chunks, name, 3 * (block_bytes + 4) + 5)
+    assert await storage.read(7, 100, len(data) - 100) == data[100:]
+    assert threads
+    assert threading.current_thread().name not in threads
+    (name,) = [info.name async for info in chunks.list(storage.layout.chunks)]
+    damaged = bytearray((tmp_path / name).read_bytes())
+    damaged[3 * (block_bytes + 4) + 5] ^= 1
+    (tmp_path / name).write_bytes(damaged)
     with pytest.raises(SegmentDamaged, match=f"chunk {name}, offset {3 * block_bytes}: block 3"):
         await storage.read(7, 0, len(data))
-    assert taken == 4, "read again once, and never joined"
-    threads.close()
+    await chunks.close()
