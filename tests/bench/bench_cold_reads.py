@@ -30,6 +30,7 @@ from minio import Minio
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
+from pravega_common.services.cache_size import cache_bytes_default
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.byte_stream.byte_stream import ByteStream
@@ -48,6 +49,8 @@ write_bytes: Final = 8 << 20
 buffer_bytes: Final = 4 << 20
 flush_time_max_s: Final = 120.0
 get_sizes: Final = (1 << 20, scan_fetch_bytes_max)
+from_minio_min: Final = 0.9
+"""Share of a scan's bytes that must come from MinIO, or it is none of cold reads."""
 aim: Final = 0.7
 """Times a plain client."""
 
@@ -162,6 +165,18 @@ def one_round(cluster: StandaloneProcess, plain: PlainClient, segment: str, tota
     return result
 
 
+def default_mib() -> int:
+    """Half as much again as the cache of the store, which follows the machine's memory."""
+    return (cache_bytes_default() * 3 // 2) >> 20
+
+
+def check_cold(results: Sequence[dict[str, float]]) -> None:
+    """``RuntimeError`` if a scan found much of the segment in the cache."""
+    least = min(one["from_minio"] for one in results)
+    if least < from_minio_min:
+        raise RuntimeError(f"only {least:.0%} of the bytes of a scan came from MinIO: choose a larger --mib")
+
+
 def measure(folder: Path, total: int, rounds: int) -> list[dict[str, float]]:
     """The scan with an empty cache, then the rounds."""
     with running_minio(folder / "minio") as server:
@@ -203,11 +218,12 @@ def describe(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mib", type=int, default=1_024)
+    parser.add_argument("--mib", type=int, default=default_mib(), help="length of the segment; default %(default)s")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pravega-spark-bench-") as folder:
         results = measure(Path(folder), options.mib << 20, options.rounds)
+    check_cold(results)
     found = summary(results)
     print(describe(found), file=sys.stderr)
     print(json.dumps({"mib": options.mib, "scans": results, "median": found}))

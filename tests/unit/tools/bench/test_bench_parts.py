@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pravega_common.services.cache_size import cache_bytes_default
 from tests.bench import main, tables
+from tests.bench.bench_cold_reads import check_cold, default_mib
 from tests.bench.figures import beside_ours, shares
 from tests.bench.kafka.broker import cluster_id
 from tests.bench.kafka.jars import artifact_of, without_shipped
@@ -176,6 +178,13 @@ def test_phases_of_a_query_add_up_to_its_wall() -> None:
 
 def test_without_figures_there_is_no_table() -> None:
     assert tables.spark_tables({"results": [], "shares": []}) == ""
+
+
+def test_a_scan_of_what_the_cache_has_is_none_of_cold_reads() -> None:
+    check_cold([{"from_minio": 1.0}, {"from_minio": 0.99}])
+    with pytest.raises(RuntimeError, match="only 40% of the bytes of a scan came from MinIO: choose a larger --mib"):
+        check_cold([{"from_minio": 1.0}, {"from_minio": 0.4}])
+    assert default_mib() << 20 > cache_bytes_default()
 
 
 def test_results_stand_beside_the_first_one() -> None:
