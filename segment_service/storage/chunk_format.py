@@ -147,7 +147,7 @@ class WrongBlock:
 
 
 def unfilled(length: int) -> memoryview:
-    """A buffer of its own for so many bytes, which are yet to be written: it is not cleared."""
+    """Makes a buffer of this length, which is not cleared."""
     return np.empty(length, dtype=np.uint8).data
 
 
