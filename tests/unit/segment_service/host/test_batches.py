@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -96,13 +97,11 @@ def _without_time(replies: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("failure", "kind"), [(ContainerNotHosted(3, "elsewhere"), c.WrongHost), (ContainerOffline(3, "stops"), c.NoReply)]
-)
+@pytest.mark.parametrize(("failure", "kind"), [(ContainerNotHosted, c.WrongHost), (ContainerOffline, c.NoReply)])
 async def test_a_failure_is_one_requests_own(
     client: WireClient,
     store: InMemorySegmentStore,
-    failure: Exception,
+    failure: Callable[[int, str], Exception],
     kind: type[c.Command],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +110,8 @@ async def test_a_failure_is_one_requests_own(
 
     async def failing(segment: str, *args: object) -> None:
         if segment == NAMES[1]:
-            raise failure
+            # Made here: one that outlives the test keeps the frames that raised it, and the connections in them.
+            raise failure(3, "elsewhere, or stops")
         await create(segment, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "create_segment", failing)
