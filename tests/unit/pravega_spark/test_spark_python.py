@@ -11,9 +11,12 @@ from typing import Final
 
 import pytest
 
+from pravega_spark.planner_server.server import PLANNER_ARGUMENTS
 from pravega_spark.spark_python import LAUNCHER, spark_python
 from tests.support.repository import ROOT
 
+SWITCH: Final = "PRAVEGA_PLANNER_SERVER"
+CLIENT: Final = "pravega_spark/planner_server/client.py"
 PY4J: Final = "py4j-0.10.9.9"
 launch_time_max_s: Final = 60.0
 
@@ -64,6 +67,18 @@ class Environment:
         path, *arguments = done.stdout.splitlines()
         assert arguments == ["-m", "pyspark.daemon", "two words"]
         return path.split(":")
+
+    def started(self, *arguments: str, **variables: str) -> list[str]:
+        """What the Python of the environment is started with."""
+        done = subprocess.run(
+            [self.launcher, *arguments],
+            env={**{name: value for name, value in os.environ.items() if name != SWITCH}, **variables},
+            capture_output=True,
+            text=True,
+            timeout=launch_time_max_s,
+            check=True,
+        )
+        return done.stdout.splitlines()[1:]
 
 
 @pytest.fixture
@@ -131,3 +146,32 @@ def test_the_launcher_is_chosen_where_it_is_installed(
     assert spark_python() == str(environment.launcher)
     environment.launcher.unlink()
     assert spark_python() == sys.executable
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="planners are started without a server elsewhere")
+def test_a_planner_begins_with_the_client_of_its_server(environment: Environment, tmp_path: Path) -> None:
+    assert environment.started(*PLANNER_ARGUMENTS) == [*PLANNER_ARGUMENTS], "there is no package"
+    made(tmp_path / "source" / CLIENT)
+    environment.packages.mkdir(parents=True)
+    (environment.packages / "__editable__.pravega_spark-1.0.pth").write_text(str(tmp_path / "source"))
+    python = str(environment.launcher.with_name("python"))
+    *_, folder, program, module, name = environment.started(*PLANNER_ARGUMENTS)
+    assert (folder, program, module, name) == (str((tmp_path / "source" / CLIENT).parent), python, *PLANNER_ARGUMENTS)
+    made(environment.packages / CLIENT)
+    isolated, site, *_, folder, _, _, _ = environment.started(*PLANNER_ARGUMENTS, **{SWITCH: "on"})
+    assert (isolated, site) == ("-I", "-S")
+    assert (environment.packages / CLIENT).parent.samefile(folder)
+
+
+@pytest.mark.parametrize("switch", ["off", "", "no"])
+def test_a_planner_begins_as_python_where_servers_are_off(environment: Environment, switch: str) -> None:
+    made(environment.packages / CLIENT)
+    assert environment.started(*PLANNER_ARGUMENTS, **{SWITCH: switch}) == [*PLANNER_ARGUMENTS]
+
+
+@pytest.mark.parametrize(
+    "given", [["-m", "pyspark.daemon", "pyspark.worker"], ["-c", "pass"], [*PLANNER_ARGUMENTS, "x"]]
+)
+def test_other_programs_begin_as_python(environment: Environment, given: list[str]) -> None:
+    made(environment.packages / CLIENT)
+    assert environment.started(*given) == given
