@@ -12,6 +12,7 @@ from pydantic_settings import SettingsConfigDict
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.call_limits import calls_max_default, calls_per_peer_max_default
 from controller_service.api.grpc.connection_watch import connections_max_default, connections_per_peer_max_default
+from controller_service.api.refused_calls import refusals_per_peer_per_s_default
 from controller_service.api.rest import server as rest_server
 from controller_service.policies.auto_scale import AutoScaleLimits
 from pravega_common.errors import ConfigurationError
@@ -55,6 +56,7 @@ class ControllerSection(Section):
     connections_per_peer_max: int = Field(default=connections_per_peer_max_default, ge=1)
     calls_max: int = Field(default=calls_max_default, ge=1)
     calls_per_peer_max: int = Field(default=calls_per_peer_max_default, ge=1)
+    refusals_per_peer_per_s: int = Field(default=refusals_per_peer_per_s_default, ge=1)
     rest: OptionalAddress = "127.0.0.1:10080"
     rest_hosts: tuple[str, ...] = ()
     rest_connections_max: int = Field(default=rest_server.connections_max_default, ge=1)

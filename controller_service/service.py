@@ -25,6 +25,7 @@ from controller_service.api.grpc.scope_quotas_api import ScopeQuotasApi
 from controller_service.api.grpc.server import GrpcServer
 from controller_service.api.grpc.stream_lags_api import StreamLagsApi
 from controller_service.api.grpc.transaction_sets_api import TransactionSetsApi
+from controller_service.api.refused_calls import RefusedCalls
 from controller_service.api.rest.health import HealthRegistry
 from controller_service.api.rest.server import RestServer
 from controller_service.buckets.history_expiry import HistoryExpiry
@@ -221,6 +222,7 @@ class Controller(Service):
         self.events = self._make_events()
         self.audit = AuditLog(clock, config.log.audit_file)
         access = config.security.access(clock, f"controller {self.member_id}", self.audit)
+        self.refused = RefusedCalls(clock, config.controller.refusals_per_peer_per_s)
         self.grpc = self._make_grpc(access)
         self.rest = self._make_rest(access)
         self._started: list[Service] = []
@@ -332,6 +334,7 @@ class Controller(Service):
             access,
             self.audit,
             CallCounts.of(settings.calls_max, settings.calls_per_peer_max),
+            self.refused,
             connections_max=settings.connections_max,
             watch=ConnectionWatch(self.backends.clock, settings.connections_per_peer_max),
         )
@@ -357,6 +360,7 @@ class Controller(Service):
             names=names,
             limits=limits,
             audit=self.audit,
+            refused=self.refused,
         )
 
     def _grpc_services(self) -> list[Callable[[Any], None]]:

@@ -205,6 +205,11 @@ class StoreCollector(Collector):
             ("refused_connections", "Connections refused at the limit", wire.admission.refused_total),
             ("refused_reads", "Reads refused at the limit", budgets.refused_reads),
             ("refused_writers", "Set-ups of writers refused at the limit", budgets.writers.refused_total),
+            (
+                "held_back_connections",
+                "Pauses in which a connection was not read, as too much of its host was refused",
+                budgets.refusals.held_back_total,
+            ),
             ("cut_connections", "Slow peers cut", budgets.open_frames.cut_total + budgets.unsent.cut_total),
         ):
             yield CounterMetricFamily(f"pravega_store_{name}", text, value=value)

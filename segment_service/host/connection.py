@@ -433,6 +433,7 @@ class Connection(asyncio.BufferedProtocol):
     def _hold_back(self, pause_s: float) -> None:
         if pause_s > 0 and not self._is_held_back:
             self._is_held_back = True
+            self._budgets.refusals.held_back_total += 1
             self.spawn_until_lost(self._go_on_after(pause_s), "refusals")
 
     async def _go_on_after(self, pause_s: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.host_shares import HostShares
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     ILLEGAL_ARGUMENT,
@@ -28,11 +29,6 @@ pause_max_s: Final = 30.0
 """The longest that a connection is not read for what was refused; more is forgiven."""
 new_connection_pause_max_s: Final = 1.0
 """The same for a new connection, whose peer may be another one of the same host."""
-hosts_max: Final = 4_096
-"""Hosts above which those are forgotten that have their whole share again."""
-forget_period_s: Final = 1.0
-"""The shortest time between two looks for such hosts, so that many hosts at once cost no look each."""
-_burst_s: Final = refusals_burst / refusals_per_s
 
 
 def refused_in(reply: Command) -> int:
@@ -45,29 +41,10 @@ def refused_in(reply: Command) -> int:
     return int(isinstance(reply, AuthTokenCheckFailed))
 
 
-class HostRefusals:
-    """Counts what is refused, by host."""
+class HostRefusals(HostShares):
+    """Counts what is refused, by host, and the seconds for which a refused connection is not to be read."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._paid_until_s: dict[str, float] = {}
-        """By host, the time at which all that was refused is made up for."""
-        self._forgot_s = -forget_period_s
-
-    def note(self, host: str, requests: int = 1) -> float:
-        """Count refused requests; returns the seconds for which their connection is not to be read."""
-        now_s = self._clock.monotonic_s()
-        if len(self._paid_until_s) >= hosts_max and now_s - self._forgot_s >= forget_period_s:
-            self._forget(now_s)
-        until_s = max(self._paid_until_s.get(host, now_s), now_s) + requests / refusals_per_s
-        self._paid_until_s[host] = min(until_s, now_s + _burst_s + pause_max_s)
-        return self.pause_s(host)
-
-    def pause_s(self, host: str) -> float:
-        """Seconds until the host has a share again; 0 while it has one."""
-        until_s = self._paid_until_s.get(host)
-        return 0.0 if until_s is None else max(until_s - _burst_s - self._clock.monotonic_s(), 0.0)
-
-    def _forget(self, now_s: float) -> None:
-        self._forgot_s = now_s
-        self._paid_until_s = {host: until_s for host, until_s in self._paid_until_s.items() if until_s > now_s}
+        super().__init__(clock, refusals_per_s, refusals_burst, pause_max_s)
+        self.held_back_total = 0
+        """Pauses in which a connection was not read for what was refused."""

@@ -13,8 +13,10 @@ import grpc
 import structlog
 from prometheus_client import Counter, Histogram
 
+from controller_service.api.grpc.call_limits import peer_host
 from controller_service.api.grpc.decoding import Undecodable, decoded
 from controller_service.api.grpc.handlers import Behaviour
+from controller_service.api.refused_calls import RefusedCalls
 from controller_service.errors import (
     IllegalState,
     NoHost,
@@ -94,31 +96,36 @@ def one_line(text: str) -> str:
 class ErrorMapping(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Turns errors of handlers into statuses; a handler's bug becomes UNKNOWN and a line in the log.
 
-    Stands outside of all others: what is no message reaches none of them.
+    Stands outside of all others: what is no message reaches none of them, and a call whose refusal is held is in
+    progress for none of them.
     """
+
+    def __init__(self, refused: RefusedCalls) -> None:
+        self._refused = refused
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
         if handler is None or handler.unary_unary is None:
             return handler
         return grpc.unary_unary_rpc_method_handler(
-            mapped(handler.unary_unary, handler_call_details.method),
+            mapped(handler.unary_unary, handler_call_details.method, self._refused),
             request_deserializer=decoded(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
 
-def mapped(behaviour: Behaviour, method: str) -> Behaviour:
+def mapped(behaviour: Behaviour, method: str, refused: RefusedCalls) -> Behaviour:
     timed = CALLS.labels(method.rpartition("/")[2])
 
     async def call(request: Any, context: Any) -> Any:
+        is_refused = False
         try:
             if isinstance(request, Undecodable):
                 raise InvalidArgument(request.reason)
             with timed.time():
                 return await behaviour(request, context)
         except PravegaError as error:
-            status, message = status_of(error), str(error)
+            status, message, is_refused = status_of(error), str(error), refused.counts(error)
         except NotImplementedError:
             status, message = grpc.StatusCode.UNIMPLEMENTED, f"{method} is not served"
         except (grpc.aio.AbortError, grpc.RpcError):
@@ -127,6 +134,9 @@ def mapped(behaviour: Behaviour, method: str) -> Behaviour:
             log.exception("handler failed", method=method)
             status, message = grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}"
         FAILURES.labels(method.rpartition("/")[2], status.name).inc()
+        if is_refused:
+            size = 0 if isinstance(request, Undecodable) else request.ByteSize()
+            await refused.hold(peer_host(context.peer()), size)
         return await context.abort(status, one_line(message))
 
     return call

@@ -13,6 +13,7 @@ from controller_service.api.grpc.body_watch import BodyWatch
 from controller_service.api.grpc.call_limits import CallCounts, CallLimits
 from controller_service.api.grpc.connection_watch import ConnectionWatch, connections_max_default
 from controller_service.api.grpc.error_mapping import ErrorMapping
+from controller_service.api.refused_calls import RefusedCalls
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.audit_log import AuditLog
@@ -61,12 +62,13 @@ class GrpcServer(Service):
         access: AccessControl | None = None,
         audit: AuditLog | None = None,
         counts: CallCounts | None = None,
+        refused: RefusedCalls | None = None,
         *,
         connections_max: int = connections_max_default,
         watch: ConnectionWatch | None = None,
     ) -> None:
         """``access``: None where everybody may do everything. ``audit``: None for no record of administrative calls.
-        ``watch``: of the connections of one host."""
+        ``refused``: whose refusals are held. ``watch``: of the connections of one host."""
         super().__init__("grpc-server")
         self._listen = listen
         self._tls = tls
@@ -74,6 +76,7 @@ class GrpcServer(Service):
         self._trail = () if audit is None else (AuditTrail(audit),)
         self._guards = () if access is None else (AccessGuard(access),)
         self.counts = counts or CallCounts.of()
+        self.refused = refused or RefusedCalls(SystemClock())
         self._connections_max = connections_max
         self._watch = watch or ConnectionWatch(SystemClock())
         self.bodies = BodyWatch(SystemClock())
@@ -82,7 +85,13 @@ class GrpcServer(Service):
 
     async def on_start(self) -> None:
         self._server = grpc.aio.server(
-            interceptors=(self.bodies, ErrorMapping(), CallLimits(self.counts), *self._trail, *self._guards),
+            interceptors=(
+                self.bodies,
+                ErrorMapping(self.refused),
+                CallLimits(self.counts),
+                *self._trail,
+                *self._guards,
+            ),
             options=(*_OPTIONS, *self._connection_options()),
             maximum_concurrent_rpcs=calls_begun_max,
         )

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from controller_service.api.grpc.access_guard import AccessControl
 from controller_service.api.grpc.parts import ApiParts
+from controller_service.api.refused_calls import RefusedCalls
 from controller_service.api.rest.access_guard import access_guard
 from controller_service.api.rest.admin import ReaderGroupOperations, ScopeOperations, StreamOperations
 from controller_service.api.rest.audit_trail import RestAuditTrail
@@ -21,11 +22,13 @@ from controller_service.api.rest.live import LIVE_ANSWERS, LiveAnswers
 from controller_service.api.rest.metrics import MetricsPage
 from controller_service.api.rest.openapi import document
 from controller_service.api.rest.operation import RestOperation
+from controller_service.api.rest.refusals import RestRefusals
 from controller_service.api.rest.window import WindowOperations
 from controller_service.watermarks.watermark_ages import WatermarkAges
 from controller_service.window.page_routes import page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
+from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.http_connections import ConnectionLimits, HttpDoor
@@ -61,13 +64,15 @@ class RestServer(Service):
         names: Collection[str] = (),
         limits: ConnectionLimits | None = None,
         audit: AuditLog | None = None,
+        refused: RefusedCalls | None = None,
     ) -> None:
         """``access``: None where everybody may do everything. ``metrics_open``: metrics for everybody all the same.
         ``names``: the host names by which the port may be called, besides that of ``listen`` and addresses.
-        ``audit``: None for no record of requests that change something."""
+        ``audit``: None for no record of requests that change something. ``refused``: whose refusals are held."""
         super().__init__("rest-server")
         self._guards: list[Any] = [] if access is None else [access_guard(access, metrics_open=metrics_open)]
         self._trail: list[Any] = [] if audit is None else [RestAuditTrail(audit).record]
+        self.refused = refused or RefusedCalls(SystemClock())
         self._listen = listen
         self._doors = WebDoors((host_and_port(listen)[0], *names))
         self.limits = limits or ConnectionLimits(connections_max_default, connections_per_peer_max_default)
@@ -80,7 +85,14 @@ class RestServer(Service):
     def application(self) -> web.Application:
         made = web.Application(
             client_max_size=request_bytes_max,
-            middlewares=[self.limits.began, self._doors.check, *self._trail, map_errors, *self._guards],
+            middlewares=[
+                self.limits.began,
+                RestRefusals(self.refused).hold,
+                self._doors.check,
+                *self._trail,
+                map_errors,
+                *self._guards,
+            ],
         )
         made.add_routes([operation.route() for operation in self.operations])
         made.add_routes(DescriptionRoutes(self.operations).routes())

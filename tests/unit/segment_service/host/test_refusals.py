@@ -15,7 +15,6 @@ from segment_service.host.listener import WireServer
 from segment_service.host.refusals import (
     HostRefusals,
     connection_refusals,
-    hosts_max,
     new_connection_pause_max_s,
     pause_max_s,
     refusals_burst,
@@ -97,17 +96,6 @@ def test_no_pause_is_longer_than_the_limit() -> None:
     assert refusals.note(HOST, 1_000_000_000) == pytest.approx(pause_max_s)
 
 
-def test_hosts_without_debts_are_forgotten() -> None:
-    clock = ManualClock()
-    refusals = HostRefusals(clock)
-    for number in range(hosts_max):
-        refusals.note(f"host-{number}")
-    clock._now_s += 1
-    refusals.note("one-more", refusals_burst + 1)
-    assert len(refusals._paid_until_s) == 1
-    assert refusals.pause_s("one-more") > 0
-
-
 @pytest.mark.parametrize("request_", REFUSED, ids=lambda one: type(one).__name__)
 async def test_who_is_refused_beyond_the_share_is_not_read_for_a_while(
     server: WireServer, client: WireClient, clock: ManualClock, request_: Any
@@ -119,6 +107,7 @@ async def test_who_is_refused_beyond_the_share_is_not_read_for_a_while(
     client.send(request_)
     assert refused_in(await client.reply())
     assert await is_held_back(client, clock)
+    assert server.budgets.refusals.held_back_total == 1
 
 
 async def test_a_refused_batch_counts_as_its_requests(server: WireServer, client: WireClient) -> None:
