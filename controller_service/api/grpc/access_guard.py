@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from controller_service.api.grpc.call_limits import peer_host
 from controller_service.api.grpc.handlers import Behaviour, with_behaviour
 from controller_service.api.grpc.method_access import METHODS, MethodAccess
 from pravega_common.errors import AccessDenied
@@ -27,8 +28,9 @@ class Authentication(Protocol):
         """The schemes that it takes, as in HTTP's ``WWW-Authenticate``."""
         ...
 
-    async def principal(self, header: str) -> Principal:
-        """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``."""
+    async def principal(self, header: str, host: str = "") -> Principal:
+        """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``. ``host``: where
+        the caller is, of whose tries so many at a time are taken."""
         ...
 
 
@@ -72,7 +74,7 @@ class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _guarded(self, behaviour: Behaviour | None, method: str, access: MethodAccess | None, header: str) -> Behaviour:
         async def call(request: Any, context: Any) -> Any:
-            caller = await self._access.authentication.principal(header)
+            caller = await self._access.authentication.principal(header, peer_host(context.peer()))
             CALLER.set(caller)
             if access is None or behaviour is None:
                 raise AccessDenied(f"{method} is not a call that anybody may make")

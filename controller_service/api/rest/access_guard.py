@@ -110,6 +110,9 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
     """The middleware. ``metrics_open``: whether ``/metrics`` is served to everybody."""
     is_open = OPEN | ({("GET", "/metrics")} if metrics_open else set())
 
+    async def _principal(request: web.Request) -> Principal:
+        return await access.authentication.principal(request.headers.get(AUTHORIZATION, ""), str(request.remote))
+
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
@@ -119,7 +122,7 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
         if place in is_open:
             return await handler(request)
         try:
-            caller = await access.authentication.principal(request.headers.get(AUTHORIZATION, ""))
+            caller = await _principal(request)
             request[CALLER_NAME] = caller.name
             if place not in NEEDS:
                 raise AccessDenied(f"{request.method} {request.path} is not a request that anybody may make")
@@ -140,7 +143,7 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
 
     async def _with_or_without_details(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            caller = await access.authentication.principal(request.headers.get(AUTHORIZATION, ""))
+            caller = await _principal(request)
         except AuthenticationFailed:
             caller = Principal("nobody", AccessEntries(()))
         before = CALLER.set(caller)

@@ -18,6 +18,7 @@ from prometheus_client import Counter
 from pravega_common.errors import AuthenticationFailed, ConfigurationError, Throttled
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.audit_log import NOBODY, AuditLog
+from pravega_common.services.host_counts import HostCounts
 from pravega_common.services.security.password_file import HashedPassword, User, read_users
 from pravega_common.services.security.principal import Principal
 
@@ -30,6 +31,9 @@ checks_at_once_max: Final = 2
 """Hashes that are made at a time, in threads; each takes 16 MiB and some 40 ms of a core."""
 tries_at_once_max: Final = 128
 """Callers whose password is being checked or who wait for a refusal, above which others get an error and try later."""
+tries_at_once_per_host_max: Final = 48
+"""The same of one host: whoever comes from another one waits for a second of checks at most, and is never refused for
+what a single host does."""
 noted_changes_max: Final = 1_000
 """Users of one change of the file that the audit log names."""
 remembered_max: Final = 1_000
@@ -65,11 +69,12 @@ class PasswordAuthentication:
         self._nobody = HashedPassword.of(random_bytes(16).hex().encode(), random_bytes)
         self._remembered: OrderedDict[bytes, User] = OrderedDict()
         self._slots = asyncio.Semaphore(checks_at_once_max)
-        self._tries = 0
+        self._tries = HostCounts("callers", "are being authenticated", tries_at_once_max, tries_at_once_per_host_max)
         self._log = structlog.get_logger(service="authentication")
 
-    async def principal(self, header: str) -> Principal:
-        """``AuthenticationFailed`` for missing or wrong credentials, ``Throttled`` while too many are checked."""
+    async def principal(self, header: str, host: str = "") -> Principal:
+        """``AuthenticationFailed`` for missing or wrong credentials, ``Throttled`` while too many are checked, of the
+        caller's host or of all."""
         await self._follow_file()
         if not header:
             FAILURES.inc()
@@ -77,16 +82,16 @@ class PasswordAuthentication:
         digest = hmac.digest(self._digest_key, header[: header_chars_max + 1].encode(errors="replace"), "sha256")
         known = self._remembered.get(digest)
         if known is None or self._users.get(known.name) is not known:
-            known = await self._checked(header)
+            known = await self._checked(header, host)
             self._remembered[digest] = known
             if len(self._remembered) > remembered_max:
                 self._remembered.popitem(last=False)
         return Principal(known.name, known.entries)
 
-    async def _checked(self, header: str) -> User:
-        if self._tries >= tries_at_once_max:
-            raise Throttled(f"{tries_at_once_max} callers are being authenticated, the limit: try again later")
-        self._tries += 1
+    async def _checked(self, header: str, host: str) -> User:
+        too_many = self._tries.enter(host)
+        if too_many:
+            raise Throttled(too_many)
         try:
             user = await self._matching(header)
             if user is None:
@@ -95,7 +100,7 @@ class PasswordAuthentication:
                 raise AuthenticationFailed("the user or the password is wrong")
             return user
         finally:
-            self._tries -= 1
+            self._tries.leave(host)
 
     async def _matching(self, header: str) -> User | None:
         """The user of the header, if the password is right. An unknown user takes as long as a wrong password."""

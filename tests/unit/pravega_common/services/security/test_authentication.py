@@ -40,9 +40,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-async def refused(known: PasswordAuthentication, clock: ManualClock, given: str) -> str:
+async def refused(known: PasswordAuthentication, clock: ManualClock, given: str, host: str = "") -> str:
     """The refusal, which comes only when the clock is moved."""
-    asked = asyncio.ensure_future(known.principal(given))
+    asked = asyncio.ensure_future(known.principal(given, host))
     await eventually(lambda: bool(clock._sleepers) or asked.done(), "the pause")
     assert not asked.done()
     await clock.advance(failed_try_pause_s)
@@ -106,6 +106,23 @@ async def test_tries_at_a_time_are_bounded(file: Path, clock: ManualClock, monke
     assert (await known.principal(header("alice"))).name == "alice", "who is known waits for nobody"
     await clock.advance(failed_try_pause_s)
     assert [type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)] == [AuthenticationFailed] * 2
+
+
+async def test_tries_of_one_host_leave_room_for_others(
+    file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "tries_at_once_max", 4)
+    monkeypatch.setattr(authentication, "tries_at_once_per_host_max", 2)
+    known = PasswordAuthentication(file, clock)
+    wrong = [asyncio.ensure_future(known.principal(header(f"x{number}"), "10.0.0.1")) for number in range(10)]
+    await eventually(lambda: len(clock._sleepers) == 2, "two failed tries")
+    assert (await known.principal(header("alice"), "10.0.0.2")).name == "alice"
+    with pytest.raises(Throttled, match=r"2 callers of 10\.0\.0\.1 are being authenticated, the limit of a host"):
+        await known.principal(header("bob"), "10.0.0.1")
+    await clock.advance(failed_try_pause_s)
+    outcomes = [type(one) for one in await asyncio.gather(*wrong, return_exceptions=True)]
+    assert outcomes == [AuthenticationFailed] * 2 + [Throttled] * 8
+    await refused(known, clock, header("bob"), "10.0.0.1")  # Its tries have ended, so it is checked again.
 
 
 def test_a_file_is_written_for_its_owner_alone_and_read_back(file: Path) -> None:
