@@ -16,7 +16,8 @@ from typing import Any, Final
 import pytest
 
 from tests.support.eventually import eventually_blocking
-from tests.support.spark_planners import NONE, SECRET, Planners, alive, make_programs, planners_of_a_session
+from tests.support.spark_planners import NONE, SECRET, Planners, alive, planners_of_a_session
+from tests.support.spark_sessions import make_programs
 
 WAIT: Final = "import time\ntime.sleep(600)"
 SEEN: Final = """

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -17,9 +13,8 @@ from pravega_spark.spark_python import LAUNCHER
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import state_of
-from tests.support.spark_planners import make_programs
+from tests.support.spark_sessions import found_by_session, make_programs
 
-session_time_max_s: Final = 240.0
 server_start_max_s: Final = 60
 SESSION: Final = """
 import glob, json, os, sys, time
@@ -87,19 +82,7 @@ def found_by(services: StandaloneProcess, tmp_path: Path, folder: str, setting: 
         "PRAVEGA_PLANNER_SERVER": setting,
         "TMPDIR": folder,
     }
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=session_time_max_s,
-        check=False,
-    )
-    found = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert found, done.stderr[-4000:]
-    answer: dict[str, Any] = json.loads(found[0])
-    return answer
+    return found_by_session(SESSION, tmp_path, variables, arguments)
 
 
 @pytest.mark.slow

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 import sysconfig
-import venv
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pravega_spark.spark_python import LAUNCHER
-from tests.support.repository import ROOT
+from tests.support.spark_sessions import found_by_session, make_programs
 
-session_time_max_s = 240.0
 SESSION = """
 import json, pyspark, sys
 from pyspark.sql import SparkSession
@@ -60,29 +53,11 @@ print("FOUND", json.dumps({**planner, "worker": worker}))
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """The programs of an environment with the packages of the one that runs the tests, and the launcher."""
-    venv.create(tmp_path / "env", symlinks=True)
-    packages = next((tmp_path / "env").glob("lib/python*/site-packages"))
-    shutil.rmtree(packages)
-    packages.symlink_to(sysconfig.get_path("purelib"))
-    shutil.copy(ROOT / "scripts" / LAUNCHER, tmp_path / "env" / "bin")
-    return tmp_path / "env" / "bin"
+    return make_programs(tmp_path)
 
 
 def found_by(python: Path, folder: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION],
-        cwd=folder,
-        env={**os.environ, "PYSPARK_PYTHON": str(python)},
-        capture_output=True,
-        text=True,
-        timeout=session_time_max_s,
-        check=False,
-    )
-    found = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert found, done.stderr[-4000:]
-    answer: dict[str, Any] = json.loads(found[0])
-    return answer
+    return found_by_session(SESSION, folder, {"PYSPARK_PYTHON": str(python)})
 
 
 @pytest.mark.slow

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import venv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +24,6 @@ from pravega_spark.planner_server.server import PLANNER_ARGUMENTS
 from pravega_spark.spark_python import LAUNCHER
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of, state_of
-from tests.support.repository import ROOT
 
 answer_max_s: Final = 60.0
 NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -175,16 +171,6 @@ def command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:  # It has ended.
         return b""
-
-
-def make_programs(folder: Path) -> Path:
-    """Makes the programs of an environment with the packages of the one that runs the tests, and the launcher."""
-    venv.create(folder / "env", symlinks=True)
-    packages = next((folder / "env").glob("lib/python*/site-packages"))
-    shutil.rmtree(packages)
-    packages.symlink_to(sysconfig.get_path("purelib"))
-    shutil.copy(ROOT / "scripts" / LAUNCHER, folder / "env" / "bin")
-    return folder / "env" / "bin"
 
 
 @contextmanager

@@ -29,8 +29,10 @@ class Authentication(Protocol):
         ...
 
     async def principal(self, header: str, host: str = "") -> Principal:
-        """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``. ``host``: where
-        the caller is, of whose tries so many at a time are taken."""
+        """The principal of an ``Authorization`` header, which may be empty; ``AuthenticationFailed``.
+
+        ``host`` is the caller's: an authentication may limit how many of its callers it serves at a time.
+        """
         ...
 
 

@@ -32,8 +32,7 @@ checks_at_once_max: Final = 2
 tries_at_once_max: Final = 128
 """Callers whose password is being checked or who wait for a refusal, above which others get an error and try later."""
 tries_at_once_per_host_max: Final = 48
-"""The same of one host: whoever comes from another one waits for a second of checks at most, and is never refused for
-what a single host does."""
+"""Callers of one host among these, so that a single host keeps nobody else from logging in."""
 noted_changes_max: Final = 1_000
 """Users of one change of the file that the audit log names."""
 remembered_max: Final = 1_000
