@@ -36,6 +36,10 @@ BEGIN: Final = b"B"
 ENDED: Final = b"E"
 start_max_s: Final = 0.2
 """A planner of a server is ready after that time, or one is started without it."""
+WAIT: Final = b"PRAVEGA_PLANNER_SERVER_WAIT_MS"
+"""Names another time, for machines that are busy: a planner that is started without the server costs them more."""
+wait_max_ms: Final = 60_000
+"""The longest time that it may name; with a longer one planners start without a server."""
 retry_s: Final = 60.0
 """A server that did not come up is not tried again for that time."""
 servers_max: Final = 4
@@ -203,12 +207,23 @@ class Ready:
         self.process = process
 
 
+def wait_max_s(environment: Mapping[bytes, bytes]) -> float:
+    """How long both sides wait for each other: ``start_max_s``, or what the variable ``WAIT`` says in milliseconds."""
+    given = environment.get(WAIT)
+    if not given:
+        return start_max_s
+    if not given.isdigit() or not 0 < int(given) <= wait_max_ms:
+        raise NotServedError
+    return int(given) / 1000
+
+
 def ask(path: bytes, arguments: Sequence[str], environment: Mapping[bytes, bytes]) -> Ready | None:
     """A planner of the server at a path; ``None`` without one in time."""
-    until = time.monotonic() + start_max_s
+    wait_s = wait_max_s(environment)
+    until = time.monotonic() + wait_s
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
-        connection.settimeout(start_max_s)
+        connection.settimeout(wait_s)
         connection.connect(path + SOCKET)
         if peer_user(connection) != os.geteuid():
             raise NotServedError

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pravega_spark.planner_server.client import BEGIN, HELLO, PER_PROCESS, PROTOCOL, READY, start_max_s
+from pravega_spark.planner_server.client import BEGIN, HELLO, PER_PROCESS, PROTOCOL, READY, wait_max_s
 
 request_max_bytes: Final = 8 << 20
 """A request has an environment, which the kernel limits to a quarter of the stack's limit: 2 MiB as a rule."""
@@ -37,7 +37,7 @@ def become_planner(
     anything is not as expected: the client starts another.
     """
     try:
-        connection.settimeout(start_max_s)
+        connection.settimeout(wait_max_s(environment))
         connection.sendall(HELLO)
         given, streams = received(connection)
         _take_over(parsed(given, arguments), environment, streams)

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import pytest
 
+from pravega_spark.planner_server.client import WAIT
 from pravega_spark.spark_python import LAUNCHER
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import state_of
+from tests.support.spark_planners import wait_ms
 from tests.support.spark_sessions import found_by_session, make_programs
 
 server_start_max_s: Final = 60
@@ -80,6 +82,7 @@ def found_by(services: StandaloneProcess, tmp_path: Path, folder: str, setting: 
     variables = {
         "PYSPARK_PYTHON": str(make_programs(tmp_path) / LAUNCHER),
         "PRAVEGA_PLANNER_SERVER": setting,
+        WAIT.decode(): str(wait_ms),
         "TMPDIR": folder,
     }
     return found_by_session(SESSION, tmp_path, variables, arguments)

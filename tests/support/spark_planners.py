@@ -19,13 +19,15 @@ from typing import Any, Final
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource
 
-from pravega_spark.planner_server.client import SERVER_MODULE, SOCKET
+from pravega_spark.planner_server.client import SERVER_MODULE, SOCKET, WAIT
 from pravega_spark.planner_server.server import PLANNER_ARGUMENTS
 from pravega_spark.spark_python import LAUNCHER
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of, state_of
 
 answer_max_s: Final = 60.0
+wait_ms: Final = 10_000
+"""For a server: a busy machine must not look like one without it."""
 NONE: Final[Mapping[str, str]] = MappingProxyType({})
 SECRET: Final = "a secret of one planner"
 
@@ -107,6 +109,7 @@ class Planners:
         self.work.mkdir()
         self.files.mkdir()
         self.variables = {"TMPDIR": str(folder), "PYTHONPATH": str(self.work), "PYTHONHASHSEED": "0"}
+        self.variables[WAIT.decode()] = str(wait_ms)
         self._started: list[StartedPlanner] = []
 
     def start(self, variables: Mapping[str, str] = NONE, cwd: Path | None = None) -> StartedPlanner:

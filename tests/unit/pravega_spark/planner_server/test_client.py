@@ -17,6 +17,7 @@ import pytest
 
 from pravega_spark.planner_server import client
 from pravega_spark.planner_server.client import (
+    WAIT,
     NotServedError,
     ask,
     inherited,
@@ -25,6 +26,9 @@ from pravega_spark.planner_server.client import (
     request_of,
     require_own_folder,
     session_of,
+    start_max_s,
+    wait_max_ms,
+    wait_max_s,
 )
 from pravega_spark.planner_server.planner import RefusedError, parsed
 
@@ -178,6 +182,14 @@ def test_another_version_is_refused() -> None:
     request = request_of(ARGUMENTS, ENVIRONMENT)[4:].replace(client.PROTOCOL, b"pravega-planner-0")
     with pytest.raises(RefusedError):
         parsed(request, ARGUMENTS)
+
+
+def test_the_time_for_a_server_can_be_named() -> None:
+    assert wait_max_s({}) == wait_max_s({WAIT: b""}) == start_max_s
+    assert wait_max_s({WAIT: b"1500"}) == 1.5
+    for wrong in (b"0", b"-1", b"1.5", b"soon", b"%d" % (wait_max_ms + 1)):
+        with pytest.raises(NotServedError):
+            wait_max_s({WAIT: wrong})
 
 
 def test_no_server_and_one_that_refuses_or_says_something_else(tmp_path: Path) -> None:
