@@ -208,7 +208,7 @@ class Ready:
 
 
 def wait_max_s(environment: Mapping[bytes, bytes]) -> float:
-    """How long both sides wait for each other: ``start_max_s``, or what the variable ``WAIT`` says in milliseconds."""
+    """Returns how long both sides wait for each other: ``start_max_s``, or what ``WAIT`` names in milliseconds."""
     given = environment.get(WAIT)
     if not given:
         return start_max_s
