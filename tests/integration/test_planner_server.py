@@ -216,15 +216,10 @@ def test_other_sessions_have_other_servers(planners: Planners) -> None:
 ANOTHER_SESSION: Final = """
 import sys
 from pathlib import Path
-from tests.support.eventually import eventually_blocking
 from tests.support.spark_planners import Planners, named
-import os, tempfile
+import os
 with named("java"):
-    planners = Planners.__new__(Planners)
-    planners.launcher, planners.folder = Path(sys.argv[1]), Path(sys.argv[2])
-    planners.work, planners.files = planners.folder / "work", planners.folder / "files"
-    planners.variables = {"TMPDIR": sys.argv[2], "PYTHONPATH": str(planners.work), "PYTHONHASHSEED": "0"}
-    planners._started = []
+    planners = Planners(Path(sys.argv[1]), Path(sys.argv[2]))
     planners.with_server()
     _, parent = planners.result("import json, os; print(json.dumps([os.getpid(), os.getppid()]))")
     print(0 if parent == os.getpid() else parent, flush=True)

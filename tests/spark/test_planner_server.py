@@ -65,13 +65,17 @@ def planner():
     return json.loads(offset) if isinstance(offset, str) else offset
 
 spark.dataSource.register(Where)
+def servers():
+    return len(glob.glob(f"{folder}/pravega-spark-planners-*/*.socket"))
+
 right = [is_right("first")]
 until = time.monotonic() + float(wait_s)
-while not glob.glob(f"{folder}/pravega-spark-planners-*/*.socket") and time.monotonic() < until:
+while not servers() and time.monotonic() < until:
     time.sleep(0.05)
+found = servers()
 right += [is_right("second"), is_right("third")]
 jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
-print("FOUND", json.dumps({"right": right, "jvm": jvm, **planner()}), flush=True)
+print("FOUND", json.dumps({"right": right, "servers": found, "jvm": jvm, **planner()}), flush=True)
 spark.stop()
 """
 
@@ -95,6 +99,7 @@ def test_queries_of_one_session(services: StandaloneProcess, tmp_path: Path, set
     with tempfile.TemporaryDirectory(prefix="planners-", dir="/tmp") as folder:
         found = found_by(services, tmp_path, folder, setting)
         assert found["right"] == [True] * 3
+        assert found["servers"] == (setting == "on"), "no server came up in time"
         assert (found["parent"] != found["jvm"]) == (setting == "on")
         eventually_blocking(lambda: state_of(found["parent"]) == "", "the end of the session's processes")
         assert state_of(found["process"]) == ""

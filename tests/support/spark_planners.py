@@ -102,12 +102,13 @@ class Planners:
     """Starts planners with the launcher of an environment, from this process, which looks like a JVM."""
 
     def __init__(self, launcher: Path, folder: Path) -> None:
+        """A session in the folder of another one shares all that planners inherit, but for its process."""
         self.launcher = launcher
         self.folder = folder
         self.work = folder / "work"
         self.files = folder / "files"
-        self.work.mkdir()
-        self.files.mkdir()
+        self.work.mkdir(exist_ok=True)
+        self.files.mkdir(exist_ok=True)
         self.variables = {"TMPDIR": str(folder), "PYTHONPATH": str(self.work), "PYTHONHASHSEED": "0"}
         self.variables[WAIT.decode()] = str(wait_ms)
         self._started: list[StartedPlanner] = []
