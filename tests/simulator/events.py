@@ -34,8 +34,8 @@ class Event:
     data: bytes
     is_acked: bool = False
     end: int = -1
-    sent_at_s: float = 0.0
-    """The time when it was sent last."""
+    first_sent_at_s: float | None = None
+    """Nothing has it that was written before: a later attempt may find it there already."""
 
 
 def make_event(event_id: EventId, payload_bytes: int) -> Event:

@@ -88,7 +88,7 @@ class LossPlan:
         return self._rng.uniform((self._started_s + highest) / 2, highest)
 
     async def _stored_points(self) -> dict[int, float]:
-        """For each container, the last time when an append was sent that Tier 2 has now."""
+        """For each container, the last time when an append was sent first that Tier 2 has now."""
         found: dict[int, float] = {}
         for segment in self._history.segments.values():
             if segment.created is not Progress.DONE or segment.may_be_gone:
@@ -102,7 +102,8 @@ class LossPlan:
                 async with asyncio.timeout(answer_time_max_s):
                     stored_length = (await container.get_info(segment.name)).storage_length
                 for writer in segment.writers.values():
-                    sent = [event.sent_at_s for event in writer.events if event.is_acked and event.end <= stored_length]
+                    stored = (event for event in writer.events if event.is_acked and event.end <= stored_length)
+                    sent = [event.first_sent_at_s for event in stored if event.first_sent_at_s is not None]
                     found[container_id] = max([found.get(container_id, 0.0), *sent])
         return found
 

@@ -101,7 +101,8 @@ class Writer(Client):
             lambda store: store.segments.append(name, buffers, updates),
             counts_late=lambda: self.segment.deleted is Progress.NOT_ASKED,
         )
-        event.sent_at_s = asyncio.get_running_loop().time()
+        if event.first_sent_at_s is None:
+            event.first_sent_at_s = asyncio.get_running_loop().time()
         self._in_flight.append((event, answer))
 
     async def _wait_one(self, session: Session) -> bool | None:
