@@ -103,7 +103,7 @@ class Tier2Section(Section):
     allow_plaintext: bool = False
     flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 8 * 1024 * 1024
     flush_age_ms: Milliseconds = 1_000
-    share_small_objects: bool = False
+    share_small_objects: bool = True
     call_time_max_ms: Milliseconds = 30_000
 
     @property

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from pravega_common.errors import Fenced, Outcome, PravegaError, SegmentDamaged
+from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
@@ -31,7 +32,8 @@ joined_bytes_max = 16 << 20
 """Size of what a run becomes, at most."""
 
 run_chunks_min = 16
-"""Shorter runs are not worth it."""
+"""Shorter runs are not worth it. The service waits for up to as many chunks more, by the number of the segment: so
+segments that grow alike are not due at the same moment."""
 
 run_chunks_max = 128
 """Chunks joined at once; also bounds what looking for a run costs per flush."""
@@ -41,6 +43,13 @@ waiting_segments_max = 10_000
 
 reads_at_once_max = 8
 """Chunks of a run that are read at the same time."""
+
+rest_ratio = 3
+"""The service rests behind each compaction for that many times as long as it took: it can wait, and appends and commits
+cannot. Runs grow to ``run_chunks_max`` meanwhile, which costs hardly more when they are joined."""
+
+rest_max_s = 1.0
+"""The longest rest."""
 
 newer_chunks_max = 10_000
 """Chunks written while a run is being joined; with more of them the attempt is given up."""
@@ -69,7 +78,7 @@ def run_to_join(chunks: Sequence[ChunkRef]) -> int:
 
 
 class Compactor(Service):
-    """Works through the segments whose last flush left a run, one at a time."""
+    """Works through the segments whose last flush left a run, one at a time, and rests between them."""
 
     def __init__(
         self,
@@ -80,8 +89,10 @@ class Compactor(Service):
         owners: ForeignOwners,
         layout: Layout,
         garbage: GarbageCollector,
+        clock: Clock,
     ) -> None:
         super().__init__(f"storage-compaction-{container_id}")
+        self._clock = clock
         self._journal = journal
         self._owners = owners
         self._reader = reader
@@ -101,21 +112,26 @@ class Compactor(Service):
         """Note the segment if it has a run to join."""
         if view.segment_id in self._damaged:
             return
-        if len(self._waiting) < waiting_segments_max and run_to_join(view.chunks):
+        wanted = run_chunks_min + view.segment_id % run_chunks_min
+        if len(self._waiting) < waiting_segments_max and run_to_join(view.chunks) >= wanted:
             self._waiting[view.segment_id] = None
             self._wake.set()
 
     async def compact_waiting(self) -> None:
-        """Work through the segments that wait. A failure puts one off until its next flush."""
+        """Work through the segments that wait, without a rest."""
         while self._waiting:
-            segment_id = next(iter(self._waiting))
-            del self._waiting[segment_id]
-            try:
-                await self.compact(segment_id)
-            except PravegaError as error:
-                if error.outcome is Outcome.FENCED:
-                    raise
-                self.log.info("compaction was put off", segment=segment_id, error=str(error))
+            await self._compact_next()
+
+    async def _compact_next(self) -> None:
+        """Compact the segment that has waited longest. A failure puts it off until its next flush."""
+        segment_id = next(iter(self._waiting))
+        del self._waiting[segment_id]
+        try:
+            await self.compact(segment_id)
+        except PravegaError as error:
+            if error.outcome is Outcome.FENCED:
+                raise
+            self.log.info("compaction was put off", segment=segment_id, error=str(error))
 
     async def compact(self, segment_id: int) -> bool:
         """Join the run at the end of the segment, if it still has one. The segment is not locked meanwhile.
@@ -173,11 +189,15 @@ class Compactor(Service):
         while True:
             await self._wake.wait()
             self._wake.clear()
-            try:
-                await self.compact_waiting()
-            except Fenced as error:
-                self.log.warning("compaction ends", reason=str(error))
-                return
+            while self._waiting:
+                began_s = self._clock.monotonic_s()
+                try:
+                    await self._compact_next()
+                except Fenced as error:
+                    self.log.warning("compaction ends", reason=str(error))
+                    return
+                taken_s = self._clock.monotonic_s() - began_s
+                await self._clock.sleep(min(rest_ratio * taken_s, rest_max_s))
 
 
 def _replacement(view: SegmentView, run: Sequence[ChunkRef], joined: ChunkRef) -> Change | None:

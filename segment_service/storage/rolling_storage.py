@@ -96,7 +96,7 @@ class RollingStorage:
         self._owners = ForeignOwners(*place, self.put_fresh, self.new_number)
         self._marks = EpochMarks(*place, self.put_fresh, self.new_number)
         noted = self._manifests, self._journal, self._owners
-        self.compactor = Compactor(container_id, self._reader, *noted, self.layout, self.garbage)
+        self.compactor = Compactor(container_id, self._reader, *noted, self.layout, self.garbage, clock)
         self.sweeper = OrphanSweeper(container_id, *place, *noted, self._marks, clock)
         self._services: tuple[Service, ...] = (self.garbage, self.compactor, self.sweeper)
         self._chunks = chunks

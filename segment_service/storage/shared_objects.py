@@ -53,7 +53,7 @@ many_changes: Final = 32
 """Changes of one flush from which on there is much to gather; after fewer the pause is shorter in proportion, so that
 one segment alone does not wait."""
 
-answers_per_turn: Final = 16
+answers_per_turn: Final = 2
 """Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
 
 waiting_removals_max: Final = 20_000

@@ -10,6 +10,9 @@ from segment_service.metadata.quarantine import recheck_s_default
 shared_flushes_at_once_max: Final = 512
 """Small flushes at the same time where Tier 2 shares objects: two groups of those that it puts as one."""
 
+starts_per_turn_max: Final = 2
+"""Flushes that begin in one turn of the event loop; then it has its turn for others, appends above all."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:

@@ -26,7 +26,7 @@ from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.aggregators import Aggregators
-from segment_service.writer.config import WriterConfig
+from segment_service.writer.config import WriterConfig, starts_per_turn_max
 from segment_service.writer.flush_schedule import FlushSchedule
 from segment_service.writer.segment_aggregator import Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
@@ -72,6 +72,8 @@ class StorageWriter(Service):
         self._acks = AckCalculator()
         self._log_bytes = 0
         self._progress = asyncio.Event()
+        self._may_start = asyncio.Event()
+        """Set when a flush may have fallen due, or found a place."""
         self._flush_up_to = 0
         self._hurried = asyncio.Event()
         """Set while a flush waits for operations that were not read yet."""
@@ -85,6 +87,7 @@ class StorageWriter(Service):
     async def on_start(self) -> None:
         self.spawn(self._read(), "read")
         self.spawn(self._tick(), "tick")
+        self.spawn(self._start(), "start")
         self.spawn(self._acknowledge(), "acknowledge")
 
     async def flush(self, sequence_number: int) -> None:
@@ -187,7 +190,7 @@ class StorageWriter(Service):
             await self._schedule.wait_timed()
             await self._clock.sleep(self.config.tick_s)
             self._schedule.advance(self._clock.monotonic_s())
-            self._start_flushes()
+            self._may_start.set()
 
     def _review(self) -> None:
         """Look at the segments that changed since the last review, and at no others."""
@@ -204,7 +207,7 @@ class StorageWriter(Service):
             self._waiting.set(segment_id, aggregator.first_sequence)
             if not aggregator.is_busy:
                 self._plan(aggregator, now_s)
-        self._start_flushes()
+        self._may_start.set()
 
     def _plan(self, aggregator: SegmentAggregator, now_s: float) -> None:
         oldest = aggregator.oldest
@@ -212,10 +215,22 @@ class StorageWriter(Service):
         position = None if oldest is None or is_held else oldest.log_position
         self._schedule.plan(aggregator.segment_id, self._due_at_s(aggregator), position, now_s)
 
+    async def _start(self) -> None:
+        """Start flushes of what is due, a few in each turn of the event loop."""
+        while True:
+            await self._may_start.wait()
+            self._may_start.clear()
+            self._start_flushes()
+            await asyncio.sleep(0)
+
     def _start_flushes(self) -> None:
-        """Start as many flushes of what is due as there may be at once."""
+        """Start flushes of what is due, as many as there may be at once and in one turn."""
         now_s = self._clock.monotonic_s()
+        started = 0
         while self._flushing < self.config.flushes_at_once_max + self.config.small_flushes_at_once_max:
+            if started == starts_per_turn_max:
+                self._may_start.set()
+                return
             segment_id = self._schedule.take()
             if segment_id is None:
                 return
@@ -232,6 +247,7 @@ class StorageWriter(Service):
             aggregator.is_busy = True
             self._flushing += 1
             self._small_flushing += is_small
+            started += 1
             self.spawn(self._flush(aggregator, is_small=is_small), f"flush-{segment_id}")
 
     def _is_small(self, aggregator: SegmentAggregator) -> bool:

@@ -11,7 +11,8 @@ what the connector and the services cost, without Spark. For each number of segm
   (``idle_client_core_percent`` of the client alone; what the services use without a query is not counted);
 * ``offset_bytes``: the text of a batch's end in the checkpoint;
 * ``task_mib``: growth of the peak memory by a task that writes 256 MB over all segments;
-* ``commit_ms``: from the decision until readers see a batch with rows in every segment.
+* ``commit_ms``: from the decision until readers see a batch with rows in every segment, right behind the tasks that
+  wrote it (``task_write_ms``); what the measurements before wrote is in Tier 2 when the first of them begins.
 
 With ``--commits N`` there are only commits, N of each number of segments, of services that have settled after the
 tasks: ``commit_ms``, least and median, and the CPU that the client and the services used for it.
@@ -242,6 +243,7 @@ class Bench:
         return sum(table[pid].own_s for pid in pids if pid in table)
 
     def _commits(self) -> dict[str, float]:
+        self._settle()
         commits = self._committed(plans, settles=False)
         return {
             "task_write_ms": statistics.median(one.write_ms for one in commits),

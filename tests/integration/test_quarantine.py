@@ -394,7 +394,7 @@ async def test_clients_get_the_reason_and_keep_their_connection(kit: ContainerKi
 async def test_compaction_that_finds_damage_quarantines(kit: ContainerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "run_chunks_min", 4)
     container = await opened(kit)
-    for _ in range(2):
+    for _ in range(6):  # for a segment of any number
         await container.append("hurt", [b"more"])
         await flushed(kit)
     flip(kit, objects(kit, container, "hurt", "d")[1], 0)

@@ -150,7 +150,7 @@ def test_arrow_as_long_term_storage(tmp_path: Path) -> None:
             client.controller.create_scope("s")
             client.controller.create_stream("s", "t")
             with EventWriter(client, "s", "t") as writer:
-                writer.write(b"event", "k")
+                writer.write(b"x" * 100_000, "k")  # small ones share an object
         eventually_blocking(lambda: any((tmp_path / "far").glob("c*/d/*/*")), "a chunk", wait_max_s)
 
 

@@ -75,7 +75,7 @@ async def test_a_compaction_that_dies_stops_its_container(
     monkeypatch.setattr(compaction, "run_chunks_min", 2)
     failpoints.arm(compaction.COMPOSED, broken)
     await container.create_segment("s")
-    for _ in range(2):
+    for _ in range(3):  # one more than that for segments with an odd number
         length = await container.append("s", [b"data"])
         await flushed(container, length)
     await assert_stops(container)

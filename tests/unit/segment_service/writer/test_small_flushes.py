@@ -10,7 +10,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.operations import MapSegment
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
-from segment_service.writer.config import WriterConfig
+from segment_service.writer.config import WriterConfig, starts_per_turn_max
 from segment_service.writer.storage_writer import StorageWriter
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -38,15 +38,24 @@ class HeldStorage(RollingStorage):
         del self.under_way[segment_id]
 
 
-async def test_small_flushes_have_places_of_their_own() -> None:
-    clock, log = ManualClock(), CommittedLog()
+async def started(
+    clock: ManualClock, config: WriterConfig
+) -> tuple[StorageWriter, HeldStorage, FakeWriterDataSource, CommittedLog]:
+    """A writer, its storage and its source, whose log has segments without bytes."""
+    log = CommittedLog()
     for number in range(1, SEGMENTS + 1):
         log.commit(MapSegment(sequence_number=number, name=f"scope/segment-{number}", segment_id=number))
     source = FakeWriterDataSource(log)
     storage = HeldStorage(clock)
     await storage.start(source.epoch, source.check_owner, source.log_state)
-    writer = StorageWriter(source, storage, clock, CONFIG, random.Random(1))
+    writer = StorageWriter(source, storage, clock, config, random.Random(1))
     await writer.start()
+    return writer, storage, source, log
+
+
+async def test_small_flushes_have_places_of_their_own() -> None:
+    clock = ManualClock()
+    writer, storage, source, log = await started(clock, CONFIG)
     for number in range(1, SEGMENTS + 1):
         log.append(number, b"x" * (10 if number % 3 else 1_000))
     source.show_all()
@@ -58,5 +67,26 @@ async def test_small_flushes_have_places_of_their_own() -> None:
     await eventually(lambda: source.acknowledged >= 2 * SEGMENTS)
     assert max(large for _, large in storage.most) <= CONFIG.flushes_at_once_max
     assert max(small for small, _ in storage.most) > CONFIG.flushes_at_once_max
+    await writer.stop()
+    await storage.close()
+
+
+async def test_few_flushes_begin_in_one_turn_of_the_loop() -> None:
+    """Appends that wait for the loop do not wait for all that fell due."""
+    clock = ManualClock()
+    writer, storage, source, log = await started(clock, WriterConfig(small_flushes_at_once_max=SEGMENTS))
+    for number in range(1, SEGMENTS + 1):
+        log.append(number, b"x" * 10)
+    source.show_all()
+    began = []
+    flushing = asyncio.create_task(writer.flush(2 * SEGMENTS))
+    while len(storage.under_way) < SEGMENTS:
+        before = len(storage.under_way)
+        await asyncio.sleep(0)
+        began.append(len(storage.under_way) - before)
+        assert len(began) < 10_000
+    assert max(began) <= starts_per_turn_max
+    storage.go.set()
+    await flushing
     await writer.stop()
     await storage.close()
