@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 from segment_service.plog.plog import FENCE
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.simulator import redis_scripts
+from tests.simulator.audit import Auditor
+from tests.simulator.clients import Client, GivenUp
 from tests.simulator.events import Event
 from tests.simulator.history import History, MergeHistory, Progress, SegmentHistory
 from tests.simulator.redis_server import SimulatedRedis
+from tests.simulator.segments import SegmentLife
 from tests.simulator.settings import draw
 from tests.simulator.simulation import Outcome, simulate
+from tests.simulator.tables import TableClient
+from tests.simulator.transactions import Transactions
+from tests.simulator.writers import Writer
 
 
 class Case:
@@ -131,6 +138,43 @@ def test_a_writer_that_is_told_less_than_it_was() -> None:
     case = Case()
     case.segment.attribute_seen(1, 3, epoch=2)
     assert [violation.kind for violation in case.history.violations] == ["lost"]
+
+
+# --- when a run is audited -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("client", "work"), [(Transactions, "_one"), (SegmentLife, "_truncate"), (TableClient, "_raise")]
+)
+def test_nobody_writes_any_more_when_one_client_gave_up(
+    monkeypatch: pytest.MonkeyPatch, client: type[Client], work: str
+) -> None:
+    """An audit between a writer's appends would find what one of them changed, and not the rest of it."""
+    given_up, audits = 0, 0
+    changing = {work.__qualname__ for work in (Writer.run, Transactions.run, TableClient.run)}
+    look = Auditor.look
+
+    async def give_up(one: Client, *_: object) -> None:
+        nonlocal given_up
+        if isinstance(one, TableClient) and not one.name.endswith(" 0"):
+            await asyncio.sleep(20.0)  # longer than the other clients need in the end
+            return
+        given_up += 1
+        raise GivenUp
+
+    async def look_alone(auditor: Auditor, segment: str) -> Any:
+        nonlocal audits
+        audits += 1
+        assert not [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__qualname__", "") in changing]
+        return await look(auditor, segment)
+
+    monkeypatch.setattr(client, work, give_up)
+    monkeypatch.setattr(Auditor, "look", look_alone)
+    for seed in range(2):
+        outcome = simulate(draw(seed, ("crash",)))
+        assert not outcome.violations, outcome.violations
+    assert given_up
+    assert audits
 
 
 # --- whole runs of a product that is broken on purpose ---------------------------------------------------------------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from pravega_common.errors import SegmentExists, SegmentNotFound, SegmentSealed, SegmentTruncated
-from tests.simulator.clients import Client, GivenUp, World
+from tests.simulator.clients import Client, GivenUp, World, all_end
 from tests.simulator.history import Progress, SegmentHistory
 from tests.simulator.readers import Reader
 from tests.simulator.transactions import Transactions
@@ -21,11 +22,21 @@ class SegmentLife(Client):
         self.segment_name = name
         self.current: SegmentHistory | None = None
         self._reading: list[asyncio.Task[None]] = []
+        self._clients: Sequence[Writer | Transactions] = ()
+        self._using: Sequence[asyncio.Task[None]] = ()
+        """What ``_clients`` do."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody changes the segment any more."""
+        return all(using.done() for using in self._using)
 
     async def run(self) -> None:
         """Returns, with nothing left undecided, some time after the run is ending."""
-        with contextlib.suppress(GivenUp):
+        try:
             await self._go_on()
+        except GivenUp:
+            await self._end_clients()
 
     async def _go_on(self) -> None:
         while not self.world.is_ending:
@@ -58,14 +69,23 @@ class SegmentLife(Client):
         transactions = Transactions(self.world, segment)
         writing = [asyncio.ensure_future(writer.run()) for writer in writers]
         self._reading += [asyncio.ensure_future(reader.run()) for reader in readers]
-        merging = asyncio.ensure_future(transactions.run())
+        self._clients = (*writers, transactions)
+        self._using = (*writing, asyncio.ensure_future(transactions.run()))
         await self._live(segment)
-        for writer in writers:
-            writer.finish()
-        transactions.finish()
+        self._finish_clients()
         if self.rng.random() < 0.5 and not self.world.is_ending:
             await self._seal(segment)  # in the middle of what is on its way
-        await asyncio.gather(*writing, merging)
+        await asyncio.gather(*self._using)
+
+    def _finish_clients(self) -> None:
+        for client in self._clients:
+            client.finish()
+
+    async def _end_clients(self) -> None:
+        """Whoever gave up, the others have appends on their way, which the audit must not meet."""
+        self._finish_clients()
+        with contextlib.suppress(GivenUp):
+            await all_end(self._using)
 
     async def _live(self, segment: SegmentHistory) -> None:
         loop = asyncio.get_running_loop()

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption
+from pravega_common.invariants import check
 from pravega_common.names import segment_name, table_segment_name
 from tests.simulator.audit import Auditor
-from tests.simulator.clients import GivenUp
+from tests.simulator.clients import GivenUp, all_end
 from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.determinism import repeatable, silent_destructors
@@ -182,7 +183,7 @@ class Simulation:
     async def _run_table(self, clients: list[TableClient]) -> None:
         with contextlib.suppress(GivenUp):
             await clients[0].create()
-            await asyncio.gather(*(client.run() for client in clients))
+            await all_end([asyncio.ensure_future(client.run()) for client in clients])
 
     async def _audit(self) -> None:
         """Read everything; then once more from Tier 2, in a new store."""
@@ -203,6 +204,7 @@ class Simulation:
 
     async def _check_all(self, auditor: Auditor) -> None:
         for life in self._lives:
+            check(life.is_at_rest, "an audit begins while clients still write", segment=life.segment_name)
             if life.current is not None:
                 with contextlib.suppress(GivenUp):
                     await auditor.check(life.current)
