@@ -3,6 +3,7 @@
 Only by deleting could an owner that was fenced without knowing it do harm. So a name is deleted
 only after ``barrier`` returned, called after the manifest without that name was stored: a later owner of the
 container opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
+Names that lead later owners to others go after those, once it is proven that later owners do not see those any more.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ groups_at_once_max = 4
 """Groups deleted at the same time."""
 
 
-Settle = Callable[[], Awaitable[None]]
-"""Returns once what was deleted before is deleted for good."""
+Settle = Callable[[], Awaitable[bool]]
+"""Makes what was deleted before durable. Whether that counts only if there was no later owner yet, which a barrier
+after it must prove."""
 
 
-async def nothing_to_settle() -> None:
-    """As ``Settle``, of a chunk storage whose deletions are durable when they return."""
+async def nothing_to_settle() -> bool:
+    """As ``Settle``, of a chunk storage whose deletions are for good when they return."""
+    return False
 
 
 class _Group(deque[str]):
@@ -149,7 +152,8 @@ class GarbageCollector(Service):
         some = list(itertools.takewhile(lambda group: not group.is_last, groups[:groups_at_once_max]))
         if not some:
             some = groups[:1]
-            await self._settle()
+            if await self._settle():
+                await self.pass_barrier()  # the one before the deletions says nothing of a later owner that came since
         try:
             await all_ended(self._delete_in_order(group) for group in some)
         finally:

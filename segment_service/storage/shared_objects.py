@@ -125,7 +125,7 @@ class SharedObjects:
     """``ChunkStorage`` of one container over that of all; ``open`` comes before any put.
 
     Without a map it hands every call on. An object that is removed is gone at once for this owner, and durably with a
-    later flush.
+    later flush; for later owners if none of them had opened the map by then.
     """
 
     def __init__(self, chunks: ChunkStorage, layout: Layout, clock: Clock) -> None:
@@ -223,10 +223,12 @@ class SharedObjects:
         elif not self._is_damaged:
             await self._remove(entry_key(self._layout, name))
 
-    async def settle(self) -> None:
-        """Return once the removals of all objects that were deleted are durable."""
+    async def settle(self) -> bool:
+        """Return once the removals of all objects that were deleted are durable. Whether there may have been some: a
+        later owner that opened the map before they were flushed sees none of them."""
         if self._removed:
             await self._change(())
+        return self._first_epoch is not None
 
     async def close(self) -> None:
         """End what is under way; the objects stay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import LogState, StorageState
 from segment_service.maintenance.shared_objects_reader import SharedObjectsReader
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
-from segment_service.storage import rolling_storage, shared_objects
+from segment_service.storage import change_journal, rolling_storage, shared_objects
 from segment_service.storage.chunk_names import ChunkId, Layout, is_entry_number, placed_number
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
@@ -48,6 +48,8 @@ class Owners:
         self.chunks = CountingChunks()
         self.epoch = 0
         self.barriers = 0
+        self.after_barrier: Callable[[], Awaitable[object]] | None = None
+        """Happens once, behind the next barrier and before its caller goes on."""
         self.next_segment_id = 10_000
         """Above every id that earlier owners used, as the log of each says."""
         self.maps: SortedRunMaps | None = None
@@ -60,6 +62,9 @@ class Owners:
             self.barriers += 1
             if epoch < self.epoch:
                 raise Fenced(f"{epoch} < {self.epoch}")
+            then, self.after_barrier = self.after_barrier, None
+            if then is not None:
+                await then()
 
         clock = SystemClock()
         storage = RollingStorage(self.chunks, CONTAINER, clock, background=False, shares_objects=shares)
@@ -268,6 +273,46 @@ async def test_removed_entries_leave_the_map(owners: Owners) -> None:
             break
     else:
         pytest.fail("entries that were removed are in the map still")
+
+
+async def generation_over(owners: Owners, monkeypatch: pytest.MonkeyPatch, *, shares: bool) -> RollingStorage:
+    """An owner with a journal that waits for the removal of segment 1's only chunk."""
+    monkeypatch.setattr(change_journal, "generation_ids_max", 1)
+    storage = await owners.open(shares=shares)
+    await storage.sweeper.sweep()  # from here on journals suffice
+    await storage.write(1, 0, [b"x"])
+    await storage.truncate(1, 1)
+    await storage.write(2, 0, [b"x"])  # begins the next generation
+    assert len(owners.names(LAYOUT.journals)) == 2
+    return storage
+
+
+@pytest.mark.parametrize(("shares", "barriers"), [(True, 2), (False, 1)])
+async def test_a_journal_goes_behind_one_more_barrier_where_removals_are_flushed(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch, shares: bool, barriers: int
+) -> None:
+    storage = await generation_over(owners, monkeypatch, shares=shares)
+    owners.barriers = 0
+    await storage.garbage.collect()
+    assert owners.barriers == barriers
+    assert len(owners.names(LAYOUT.journals)) == 1
+    assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
+
+
+async def test_a_journal_stays_if_the_removals_came_too_late_to_count(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie = await generation_over(owners, monkeypatch, shares=True)
+    owners.after_barrier = owners.open  # overtaken before the flush that removes the chunk
+    with pytest.raises(Fenced):
+        while await zombie.garbage.collect():
+            pass
+    later = await owners.open()
+    assert len(await names_in(later, LAYOUT.chunks_of(1))) == 1
+    await later.sweeper.sweep()
+    while await later.garbage.collect():
+        pass
+    assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
 
 
 async def test_a_copy_of_all_objects_by_name_is_read_without_the_map(owners: Owners) -> None:
