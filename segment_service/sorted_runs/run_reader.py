@@ -107,7 +107,7 @@ class _Cursor:
         self._number += 1
         if self._number == len(tail.places):
             self._file, self._number = self._file + 1, 0
-            self._ahead = memoryview(b"")
+            self._ahead, self._ahead_offset = memoryview(b""), 0  # what was read lies in the file before
         await self._load()
 
     async def _load(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.runtime.clock import SystemClock
@@ -88,6 +89,22 @@ async def test_a_merge_reads_its_runs_in_large_pieces(chunks: CountedChunks, map
     assert await things.merge_once()
     assert len(chunks.lengths) <= 2 * 4  # a tail and the blocks of each run
     assert block_bytes < max(chunks.lengths) <= merge_ahead_bytes // 4
+    assert len(await all_entries(things)) == 4 * ENTRIES
+
+
+async def test_a_merge_reads_all_files_of_its_runs_in_large_pieces(
+    chunks: CountedChunks, maps: SortedRunMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("segment_service.sorted_runs.run_writer.file_bytes_max", 160_000)
+    monkeypatch.setattr("segment_service.sorted_runs.merging.merge_ahead_bytes", 4 * 65_000)
+    things = await large_map(maps, "things")
+    files = [file for run in things._runs for file in run.files]  # private: as merges
+    assert len(files) == 3 * 4
+    chunks.lengths.clear()
+    with capture_logs() as lines:
+        assert await things.merge_once()
+    assert lines == []
+    assert len(chunks.lengths) <= sum(2 + file.tail_offset // (65_000 - block_bytes) for file in files)
     assert len(await all_entries(things)) == 4 * ENTRIES
 
 
