@@ -5,13 +5,15 @@ Appends are sent at once and acknowledged in order. Everything slow happens in o
 * a full plog is followed by the pre-allocated spare; frames go there while the switch is being recorded, and are
   acknowledged only after it is;
 * when an append was refused or its answer lost, the plog is *handed over*: fenced, read back, sealed at the last
-  contiguous frame; frames found are acknowledged, the missing suffix goes first into a new plog, at the same epoch.
+  contiguous frame, which is recorded; then frames found are acknowledged, and the missing suffix goes first into a new
+  plog, at the same epoch.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from pravega_common.errors import DataCorruption, Outcome, PravegaError, Unavailable, UnknownOutcome
@@ -336,8 +338,10 @@ class LogStream(Service):
         old = self._recorded
         fenced = await self._supply.group_of(old).fence(old.plog.plog_id, self._epoch, old.plog)
         failpoint(HAND_OVER_FENCED)
-        end = await self._settled_end(old, fenced)
-        self._accept_found(end.payload_sizes)
+        first_waiting = self._window.first_waiting
+        chain = Chain(first_waiting, self._acked_last)
+        end = await self._settled_end(old, fenced, chain)
+        found = self._found(end.payload_sizes)
         sealed = await fenced.seal(end.offset)
         check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
         failpoint(HAND_OVER_SEALED)
@@ -348,10 +352,10 @@ class LogStream(Service):
         if new is None or not self._supply.group_of(new).is_current(new.plog):
             new = await self._supply.another(new, self._active)
         await self._supply.group_of(new).open_for_appends()
-        first_sequence = self._window.first_waiting
-        record = PlogRecord(new.number, new.plog.plog_id, first_sequence, self._acked_last)
+        record = PlogRecord(new.number, new.plog.plog_id, first_waiting + len(found), chain.last)
         await self._manager.record(SwitchRecord(self._stream, sealed, record))
         failpoint(HAND_OVER_RECORDED)
+        self._accept(found)
         self._active = self._recorded = new
         self._acked_offset, self._sent_last = 0, self._acked_last
         self._window.send_again()
@@ -363,9 +367,8 @@ class LogStream(Service):
         if abandoned is not None:
             await self._supply.free(abandoned.plog.plog_id)
 
-    async def _settled_end(self, old: WritePlog, fenced: FencedPlog) -> PlogEnd:
-        """The end of a fenced plog, up to which a majority of servers has it now."""
-        chain = Chain(self._window.first_waiting, self._acked_last)
+    async def _settled_end(self, old: WritePlog, fenced: FencedPlog, chain: Chain) -> PlogEnd:
+        """The end of a fenced plog, up to which a majority of servers has it now; ``chain`` is followed up to there."""
         try:
             end = await find_end(fenced.read(self._acked_offset, offset_max), old.number, self._acked_offset, chain)
         except DataCorruption as error:
@@ -373,25 +376,35 @@ class LogStream(Service):
         await fenced.settle(end.offset, is_acked=True)
         return end
 
-    def _accept_found(self, payload_sizes: list[int]) -> None:
-        """Acknowledge the frames that were found in the fenced plog: a prefix of those sent to it."""
+    def _found(self, payload_sizes: Sequence[int]) -> list[PendingFrame]:
+        """The frames that were found in the fenced plog: a prefix of those sent to it."""
         sent = self._window.sent
-        for size in payload_sizes:
-            check(bool(sent), "a frame in the plog that was never sent", log=self.name)
-            frame = sent[0]
+        check(len(payload_sizes) <= len(sent), "a frame in the plog that was never sent", log=self.name)
+        found = list(islice(sent, len(payload_sizes)))
+        for frame, size in zip(found, payload_sizes, strict=True):
             check(
                 frame.payload_bytes == size and frame.address.plog_number == self._recorded.number,
                 "a frame in the plog differs from the one sent",
                 sequence=frame.sequence,
                 size=size,
             )
-            frame.answered = True
-            self._acknowledge()
+        behind = next(islice(sent, len(found), None), None)
         check(
-            not sent or not sent[0].answered or sent[0].address.plog_number != self._recorded.number,
+            behind is None or not behind.answered or behind.address.plog_number != self._recorded.number,
             "an answered frame is not in its plog",
             log=self.name,
         )
+        return found
+
+    def _accept(self, found: Sequence[PendingFrame]) -> None:
+        """Acknowledge the frames that a hand-over found, once it is recorded.
+
+        Only the record proves that nobody took over: what was fenced and completed may be the copy of one server that a
+        later owner did not reach when it fenced this plog on the others, read it, and perhaps freed it.
+        """
+        for frame in found:
+            frame.answered = True
+        self._acknowledge()
 
     def _end(self, error: PravegaError) -> None:
         """The log is over. What was sent and neither answered nor refused is unknown; the rest was not done."""
