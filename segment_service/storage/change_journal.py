@@ -1,12 +1,13 @@
 """Keeps in Tier 2 which segments of one container changed of late: only these can have garbage after a crash.
 
 A segment is noted before anything of it is put or discarded, and stays noted until all that its changes left is
-deleted; after a change that failed, until a later owner has looked. So the sweep of a later owner looks at the segments
-that journals of earlier epochs name, and at no others. A segment that changes again and again is noted once; one put
-serves all changes that wait for one.
+deleted; after a change that failed, or a put that had no answer and may be done late, until later owners have looked.
+So the sweep of a later owner looks at the segments that journals of earlier epochs name, and at no others. A segment
+that changes again and again is noted once; one put serves all changes that wait for one.
 
-Notes are collected in generations. The next one begins when the present one has many segments, or is old; the objects
-of the one before are deleted behind the garbage of its last change. Layout of an object, big-endian::
+Notes are collected in generations. The next one begins when the present one has many segments, or is old, and names
+those again that are left to later owners; the objects of the one before are deleted behind the garbage of its last
+change. Layout of an object, big-endian::
 
     magic "PVCJ" | version u16 | reserved u16 | epoch u64 | count u32 | count x segment id u64
     | crc32c u32 over everything before
@@ -43,6 +44,10 @@ generation_time_max_s: Final = 600.0
 
 generation_objects_max: Final = 16
 """Objects of one generation; then one takes the place of all."""
+
+lasting_ids_max: Final = 4_096
+"""Segments left to later owners that one generation takes over from the one before. If there are more, that one is
+left to later owners as a whole, so that they are not written again and again."""
 
 _MAGIC: Final = b"PVCJ"
 _VERSION: Final = 1
@@ -94,9 +99,8 @@ class _Generation:
     """The objects that say so, and puts without an answer."""
     changes: int = 0
     """Changes under way."""
-    is_over: bool = False
     is_lasting: bool = False
-    """Whether it is left to the next owner."""
+    """Whether it is left to later owners as a whole."""
 
 
 class ChangeJournal:
@@ -119,24 +123,35 @@ class ChangeJournal:
         self._put_fresh = put_fresh
         self._new_number = new_number
         self._current = self._new_generation()
+        self._over: list[_Generation] = []
+        """Those before, as long as their objects are needed here: until their changes have ended, and the present one
+        names what they leave to later owners."""
+        self._lasting: set[int] = set()
+        """Segments left to later owners, but for those in generations that are."""
         self._wanted: dict[int, None] = {}
         self._puts = SharedPut()
 
     @contextlib.asynccontextmanager
     async def noted(self, *segment_ids: int, is_lasting: bool = False) -> AsyncIterator[None]:
         """Let these segments change inside: what is put or discarded for them is found after a crash. ``is_lasting``:
-        the next owner looks at them in any case."""
+        later owners look at them in any case."""
         generation = await self._generation_with(segment_ids)
-        generation.is_lasting |= is_lasting
+        if is_lasting:
+            self.leave(*segment_ids)
         generation.changes += 1
         try:
             yield
         except BaseException:
-            generation.is_lasting = True  # a chunk that was put for it may be in no manifest, and nobody discards it
+            self.leave(*segment_ids)  # a chunk that was put for it may be in no manifest, and nobody discards it
             raise
         finally:
             generation.changes -= 1
-            self._end(generation)
+            self._end_over()
+
+    def leave(self, *segment_ids: int) -> None:
+        """Let later owners look at these segments, whatever becomes of their garbage here. Those that do not change
+        now are noted with the next put."""
+        self._lasting.update(segment_ids)
 
     async def earlier(self) -> list[JournalObject]:
         """The objects of earlier owners, by epoch. ``Fenced`` if there is one of a later owner."""
@@ -176,6 +191,10 @@ class ChangeJournal:
         new_ids = set(wanted)
         if self._is_old(generation) or (generation.ids and len(generation.ids) + len(new_ids) > generation_ids_max):
             generation = self._new_generation()
+        if len(self._lasting) > lasting_ids_max:
+            before.is_lasting = True
+            self._lasting -= before.ids
+        new_ids |= self._lasting - generation.ids
         is_whole = len(generation.names) >= generation_objects_max
         data = encode(self.epoch, sorted(generation.ids | new_ids if is_whole else new_ids))
 
@@ -196,8 +215,8 @@ class ChangeJournal:
         generation.ids |= new_ids
         if generation is not before:
             self._current = generation
-            before.is_over = True
-            self._end(before)
+            self._over.append(before)
+        self._end_over()
 
     def _new_generation(self) -> _Generation:
         return _Generation(self._clock.monotonic_s(), self._garbage.dropped_names)
@@ -205,10 +224,12 @@ class ChangeJournal:
     def _is_old(self, generation: _Generation) -> bool:
         return self._clock.monotonic_s() - generation.began_s >= generation_time_max_s
 
-    def _end(self, generation: _Generation) -> None:
-        """Discard the objects of a generation whose last change has ended, unless garbage was given up meanwhile: then
-        the next owner finds it by them."""
-        is_needed = generation.is_lasting or generation.dropped_before != self._garbage.dropped_names
-        if generation.is_over and not generation.changes and not is_needed:
-            names, generation.names = generation.names, []
-            self._garbage.discard_last(names)
+    def _end_over(self) -> None:
+        """Discard the objects of generations whose last change has ended, once the present one names what they leave to
+        later owners; not if garbage was given up meanwhile, which the next owner finds by them."""
+        for generation in [one for one in self._over if not one.changes]:
+            stays = generation.is_lasting or generation.dropped_before != self._garbage.dropped_names
+            if stays or self._current.ids.issuperset(self._lasting & generation.ids):
+                self._over.remove(generation)
+                if not stays:
+                    self._garbage.discard_last(generation.names)

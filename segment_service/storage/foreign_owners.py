@@ -16,6 +16,7 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ForeignOwner, Layout
 from segment_service.storage.epoch_marks import PutFresh
 from segment_service.storage.garbage import GarbageCollector
+from segment_service.storage.manifest_store import OnUnanswered
 
 ANNOUNCED: Final = register("storage.concat.owner_announced")
 
@@ -39,6 +40,7 @@ class ForeignOwners:
         new_number: Callable[[], int],
     ) -> None:
         self.epoch = 0
+        self.on_unanswered: OnUnanswered = lambda segment_id: None
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
@@ -61,7 +63,9 @@ class ForeignOwners:
         try:
             await self._put_fresh(fresh, unanswered)
         finally:
-            self._garbage.discard(unanswered)
+            if unanswered:
+                self._garbage.discard(unanswered)
+                self.on_unanswered(segment_id)
         failpoint(ANNOUNCED)
 
     async def announce_missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> int:

@@ -25,6 +25,8 @@ Entry = tuple[str, Sequence[Buffer]]
 """The name and the bytes of an entry of the map ``shared``."""
 Put = Callable[[str, Sequence[Buffer]], Awaitable[None]]
 PutTogether = Callable[[Sequence[Entry]], Awaitable[None]]
+OnUnanswered = Callable[[int], None]
+"""Called with a segment of which a put had no answer: it may still be done when its name was deleted already."""
 
 views_max = 20_000
 """Segments whose chunk lists stay in memory; others are read again when they are used."""
@@ -49,6 +51,7 @@ class ManifestStore:
         self.handed_over: set[int] = set()
         """Segments whose chunks another one may list already, while their own tombstone is not stored: their chunks
         must not be touched on their account."""
+        self.on_unanswered: OnUnanswered = lambda segment_id: None
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
@@ -96,7 +99,12 @@ class ManifestStore:
         try:
             return await self.put_fresh(fresh, unanswered)
         finally:
-            self._garbage.discard(unanswered)
+            self._discard_unanswered(segment_id, unanswered)
+
+    def _discard_unanswered(self, segment_id: int, names: Sequence[str]) -> None:
+        if names:
+            self._garbage.discard(names)
+            self.on_unanswered(segment_id)
 
     def _new_placed_number(self, *, is_entry: bool) -> int:
         """The number for the name of a manifest or chunk, which says where it lies."""
@@ -157,7 +165,7 @@ class ManifestStore:
 
         unanswered: list[str] = []
         stored = await self.put_fresh(fresh, unanswered, put)
-        self._garbage.discard(unanswered)
+        self._discard_unanswered(view.segment_id, unanswered)
         return stored
 
     def _put_with(self, entry: Entry) -> Put:

@@ -164,6 +164,51 @@ async def test_a_generation_stays_when_garbage_was_given_up(kit: Kit, monkeypatc
     assert kit.journals() == [(7,), (8,)]
 
 
+async def test_the_next_generation_names_what_is_left_to_later_owners(kit: Kit) -> None:
+    storage = await kit.open()
+    journal = storage._journal  # private: changes that end as a test wants
+    for number in (7, 8):
+        async with journal.noted(number, is_lasting=number == 7):
+            pass
+    for number in (9, 10):
+        await kit.clock.advance(change_journal.generation_time_max_s)
+        async with journal.noted(number):
+            pass
+        await collect_all(storage)
+        assert kit.journals() == [(7, number)]
+
+
+async def test_an_old_generation_stays_until_the_next_one_names_what_it_leaves(kit: Kit) -> None:
+    storage = await kit.open()
+    journal = storage._journal  # private: changes that end as a test wants
+    with pytest.raises(Unavailable):
+        async with journal.noted(7):
+            await kit.clock.advance(change_journal.generation_time_max_s)
+            async with journal.noted(8):
+                pass
+            raise Unavailable("a change that failed long after it began")
+    await collect_all(storage)
+    assert kit.journals() == [(7,), (8,)]
+    async with journal.noted(9):
+        pass
+    await collect_all(storage)
+    assert kit.journals() == [(8,), (7, 9)]
+
+
+async def test_a_generation_stays_when_it_leaves_many(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_journal, "lasting_ids_max", 1)
+    storage = await kit.open()
+    journal = storage._journal  # private: changes that end as a test wants
+    async with journal.noted(7, 8, is_lasting=True):
+        pass
+    for number in (9, 10):
+        await kit.clock.advance(change_journal.generation_time_max_s)
+        async with journal.noted(number):
+            pass
+        await collect_all(storage)
+        assert kit.journals() == [(7, 8), (number,)]
+
+
 async def test_those_of_earlier_owners_are_read_and_one_of_a_later_one_fences(kit: Kit) -> None:
     one = await kit.open(1)
     await one.write(7, 0, [b"x"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import Fenced, Unavailable
+from pravega_common.errors import Fenced, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
@@ -432,3 +432,82 @@ async def test_what_a_failed_change_left_is_found_after_a_long_time_too(monkeypa
     assert len([name for name in owners.chunks.objects if "/d/" in name]) == 4
     await owners.open_and_sweep()
     assert len([name for name in owners.chunks.objects if "/d/" in name]) == 3
+
+
+class LatePuts:
+    """Holds puts back while it is told so: they have no answer, and are done later."""
+
+    def __init__(self, chunks: CountingChunks, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._put = chunks.put
+        self._kind = ""
+        self._held: list[tuple[str, list[bytes]]] = []
+        monkeypatch.setattr(chunks, "put", self._hold_or_put)
+
+    def hold_next(self, kind: str) -> None:
+        """The next put of a name with this in it."""
+        self._kind = kind
+
+    async def land(self) -> None:
+        assert not self._kind
+        for name, data in self._held:
+            await self._put(name, data)
+
+    async def _hold_or_put(self, name: str, data: Sequence[Buffer]) -> None:
+        if self._kind and self._kind in name:
+            self._kind = ""
+            self._held.append((name, [bytes(buffer) for buffer in data]))
+            raise UnknownOutcome(f"no answer for {name}")
+        await self._put(name, data)
+
+
+@pytest.fixture
+def late(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> LatePuts:
+    return LatePuts(owners.chunks, monkeypatch)
+
+
+async def end_generation(owners: Owners, storage: RollingStorage, segment_id: int) -> None:
+    """Change this one long after the others, of which the journal goes with their garbage."""
+    await owners.clock.advance(change_journal.generation_time_max_s)
+    await storage.write(segment_id, 0, [b"x"])
+    await collect_all(storage)
+
+
+async def _write_twice(storage: RollingStorage) -> None:
+    await storage.write(7, 0, [b"x"])
+    await storage.write(7, 1, [b"y"])
+
+
+async def _delete(storage: RollingStorage) -> None:
+    await storage.write(7, 0, [b"x"])
+    await storage.delete(7)
+
+
+async def _merge(storage: RollingStorage) -> None:
+    await merged(storage, 7, 8)
+    await storage.delete(7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [("/d/", _write_twice), ("/m/", _write_twice), ("-t", _delete), ("/f/", _merge)]
+)
+async def test_a_put_without_an_answer_is_found_if_it_is_done_after_its_name_was_deleted(
+    owners: Owners, late: LatePuts, kind: str, change: Callable[[RollingStorage], Awaitable[None]]
+) -> None:
+    storage = await owners.open_and_sweep()
+    late.hold_next(kind)
+    await change(storage)
+    await end_generation(owners, storage, 9)
+    await end_generation(owners, storage, 10)
+    expected = {place: owners.names(place) for place in "dmf"}
+    await late.land()
+    assert {place: owners.names(place) for place in "dmf"} != expected
+    for _ in range(3):  # the first claims what it takes away
+        last = await owners.open_and_sweep()
+    assert owners.names("d") == expected["d"]
+    assert owners.names("f") == expected["f"]
+    assert {LAYOUT.parse_manifest(name).segment_id for name in owners.names("m")} == {
+        LAYOUT.parse_manifest(name).segment_id for name in expected["m"]
+    }
+    assert await last.read(10, 0, 1) == b"x"
+    if change is _write_twice:
+        assert await last.read(7, 0, 2) == b"xy"
