@@ -131,6 +131,8 @@ class SegmentSweep:
                 if is_tombstone and not orphans:
                     await self._finish_deletion(view)
                     return Swept(0, 1)
+                if view.is_dangling:
+                    await self._claim(view)  # nothing of it is needed: late puts brought it back without its base
                 return Swept(orphans, 0)
         except SegmentDamaged as error:
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
@@ -176,7 +178,7 @@ class SegmentSweep:
 
     async def _claim(self, view: SegmentView) -> None:
         """Store a manifest of this epoch if the newest one is of an earlier one. For a segment that is not in Tier 2 it
-        is a tombstone, which the next owner removes."""
+        is a tombstone, which the next owner removes with all others."""
         if view.name is not None and view.name.id.epoch == self._manifests.epoch:
             return
         async with self._journal.noted(view.segment_id, is_lasting=not view.exists):

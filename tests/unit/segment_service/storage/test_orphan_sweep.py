@@ -511,3 +511,18 @@ async def test_a_put_without_an_answer_is_found_if_it_is_done_after_its_name_was
     assert await last.read(10, 0, 1) == b"x"
     if change is _write_twice:
         assert await last.read(7, 0, 2) == b"xy"
+
+
+async def test_manifests_that_come_back_without_their_base_go(owners: Owners, late: LatePuts) -> None:
+    storage = await owners.open_and_sweep()
+    await storage.write(7, 0, [b"x"])
+    for offset in (1, 2):
+        late.hold_next("-d")
+        await storage.write(7, offset, [b"y"])
+    await storage.delete(7)
+    await end_generation(owners, storage, 9)
+    await late.land()
+    assert len(owners.names("m")) == 3
+    for _ in range(3):
+        await owners.open_and_sweep()
+    assert [LAYOUT.parse_manifest(name).segment_id for name in owners.names("m")] == [9]
