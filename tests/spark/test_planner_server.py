@@ -75,7 +75,12 @@ while not servers() and time.monotonic() < until:
 found = servers()
 right += [is_right("second"), is_right("third")]
 jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
-print("FOUND", json.dumps({"right": right, "servers": found, "jvm": jvm, **planner()}), flush=True)
+until = time.monotonic() + float(wait_s)
+tries = [planner()]
+while tries[-1]["parent"] == jvm and time.monotonic() < until:
+    time.sleep(1)
+    tries.append(planner())
+print("FOUND", json.dumps({"right": right, "servers": found, "jvm": jvm, "tries": len(tries), **tries[-1]}), flush=True)
 spark.stop()
 """
 
@@ -95,12 +100,15 @@ def found_by(services: StandaloneProcess, tmp_path: Path, folder: str, setting: 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["on", "off"])
 def test_queries_of_one_session(services: StandaloneProcess, tmp_path: Path, setting: str) -> None:
-    """All events arrive once; the server is there for the second query, and gone with the session."""
+    """All events arrive once; a server is there for later queries, and gone with the session.
+
+    Another program of the machine may touch what the server watches: it ends then, and the next query starts one.
+    """
     with tempfile.TemporaryDirectory(prefix="planners-", dir="/tmp") as folder:
         found = found_by(services, tmp_path, folder, setting)
         assert found["right"] == [True] * 3
         assert found["servers"] == (setting == "on"), "no server came up in time"
-        assert (found["parent"] != found["jvm"]) == (setting == "on")
+        assert (found["parent"] != found["jvm"]) == (setting == "on"), found
         eventually_blocking(lambda: state_of(found["parent"]) == "", "the end of the session's processes")
         assert state_of(found["process"]) == ""
         assert not list(Path(folder).glob("pravega-spark-planners-*/*.socket"))
