@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -373,7 +374,7 @@ class StreamGatewayContract:
         made = gateway.create_transaction(scope, "t", LEASE_MS)
         gateway.abort_transaction(scope, "t", made.transaction_id)
         name = transaction_segment_name(made.segments[0].name, made.transaction_id)
-        for _ in range(100):  # An abort is decided at once, its segments go a little later.
+        for _ in range(200):  # An abort is decided at once, its segments go a little later.
             writer = gateway.open_writer(name)
             try:
                 writer.write(framed([b"x"]), 1)
@@ -381,6 +382,7 @@ class StreamGatewayContract:
             except PravegaError as error:
                 assert isinstance(error, SegmentNotFound | SegmentSealed), error
                 return
+            time.sleep(0.1)
         raise AssertionError("the segment of an aborted transaction still takes bytes")
 
     # Boundaries
