@@ -382,7 +382,7 @@ class StreamGatewayContract:
             except PravegaError as error:
                 assert isinstance(error, SegmentNotFound | SegmentSealed), error
                 return
-            time.sleep(0.1)
+            time.sleep(0.1)  # A real Pravega takes some hundred milliseconds.
         raise AssertionError("the segment of an aborted transaction still takes bytes")
 
     # Boundaries
