@@ -10,7 +10,12 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark
-from segment_service.maintenance.shared_objects_reader import SharedObjectsReader, refuse_number, refuse_put
+from segment_service.maintenance.shared_objects_reader import (
+    SharedObjectsReader,
+    refuse_number,
+    refuse_put,
+    refuse_put_for,
+)
 from segment_service.metadata_table.metadata_table import map_name
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
@@ -50,7 +55,7 @@ class ContainerReader:
         garbage.epoch = reader_epoch
         self._manifests = ManifestStore(chunks, self.layout, garbage)
         self._manifests.epoch = reader_epoch
-        self.owners = ForeignOwners(chunks, self.layout, garbage, refuse_put, refuse_number)
+        self.owners = ForeignOwners(chunks, self.layout, refuse_put_for, refuse_number)
         self._marks = EpochMarks(chunks, self.layout, garbage, refuse_put, refuse_number)
         self._garbage = garbage
         self._cache = BlockCache()

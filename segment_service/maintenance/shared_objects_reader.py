@@ -162,6 +162,11 @@ async def refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unans
     unreachable("a reader of Tier 2 writes", unanswered=unanswered)
 
 
+async def refuse_put_for(segment_id: int, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]]) -> NoReturn:
+    """The ``PutFor`` of a reader."""
+    unreachable("a reader of Tier 2 writes", segment=segment_id)
+
+
 def refuse_number() -> NoReturn:
     """The numbers of a reader, which makes no names."""
     unreachable("a reader of Tier 2 makes a name")

@@ -60,6 +60,12 @@ class PutFresh(Protocol):
     def __call__(self, fresh: Fresh[T], unanswered: list[str]) -> Awaitable[T]: ...
 
 
+class PutFor(Protocol):
+    """As ``ManifestStore.put_for``."""
+
+    def __call__(self, segment_id: int, fresh: Fresh[T]) -> Awaitable[T]: ...
+
+
 def encode_mark(mark: EpochMark, *, shares_objects: bool = False) -> bytes:
     log = mark.log
     check(log is not None, "a mark without the state of the log is written", epoch=mark.epoch)

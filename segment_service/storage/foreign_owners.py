@@ -14,9 +14,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ForeignOwner, Layout
-from segment_service.storage.epoch_marks import PutFresh
-from segment_service.storage.garbage import GarbageCollector
-from segment_service.storage.manifest_store import OnUnanswered
+from segment_service.storage.epoch_marks import PutFor
 
 ANNOUNCED: Final = register("storage.concat.owner_announced")
 
@@ -35,16 +33,13 @@ class ForeignOwners:
         self,
         chunks: ChunkStorage,
         layout: Layout,
-        garbage: GarbageCollector,
-        put_fresh: PutFresh,
+        put_for: PutFor,
         new_number: Callable[[], int],
     ) -> None:
         self.epoch = 0
-        self.on_unanswered: OnUnanswered = lambda segment_id: None
         self._chunks = chunks
         self._layout = layout
-        self._garbage = garbage
-        self._put_fresh = put_fresh
+        self._put_for = put_for
         self._new_number = new_number
 
     async def announce(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> None:
@@ -59,13 +54,7 @@ class ForeignOwners:
             one = ForeignOwner(segment_id, owner_id, self.epoch, self._new_number())
             return None, self._layout.foreign_owner(one), []
 
-        unanswered: list[str] = []
-        try:
-            await self._put_fresh(fresh, unanswered)
-        finally:
-            if unanswered:
-                self._garbage.discard(unanswered)
-                self.on_unanswered(segment_id)
+        await self._put_for(segment_id, fresh)
         failpoint(ANNOUNCED)
 
     async def announce_missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> int:

@@ -95,11 +95,7 @@ class ManifestStore:
             name = self._layout.chunk(chunk.id)
             return chunk, name, blocks.named(name)
 
-        unanswered: list[str] = []
-        try:
-            return await self.put_fresh(fresh, unanswered)
-        finally:
-            self._discard_unanswered(segment_id, unanswered)
+        return await self.put_for(segment_id, fresh)
 
     def _discard_unanswered(self, segment_id: int, names: Sequence[str]) -> None:
         if names:
@@ -207,6 +203,15 @@ class ManifestStore:
                     raise
                 raise UnknownOutcome(f"no answer for {unanswered[-1]}, and then: {error}") from error
         raise UnknownOutcome(f"no answer for {put_attempts_max} puts in a row, the last one {unanswered[-1]}")
+
+    async def put_for(self, segment_id: int, fresh: Callable[[], tuple[T, str, Sequence[Buffer]]]) -> T:
+        """``put_fresh`` of an object that nothing names yet: all names without an answer become garbage of the segment,
+        also if it fails."""
+        unanswered: list[str] = []
+        try:
+            return await self.put_fresh(fresh, unanswered)
+        finally:
+            self._discard_unanswered(segment_id, unanswered)
 
     async def load(self, segment_id: int) -> SegmentView:
         """Read the manifests from Tier 2. ``Fenced`` if one carries a higher epoch, ``SegmentDamaged`` if one is

@@ -93,8 +93,8 @@ class RollingStorage:
         self._trusts_journals = trusts_journals
         place = chunks, self.layout, self.garbage
         self._journal = ChangeJournal(*place, clock, self.put_fresh, self.new_number)
-        self._owners = ForeignOwners(*place, self.put_fresh, self.new_number)
-        self._manifests.on_unanswered = self._owners.on_unanswered = self._journal.leave
+        self._manifests.on_unanswered = self._journal.leave
+        self._owners = ForeignOwners(chunks, self.layout, self._manifests.put_for, self.new_number)
         self._marks = EpochMarks(*place, self.put_fresh, self.new_number)
         noted = self._manifests, self._journal, self._owners
         self.compactor = Compactor(container_id, self._reader, *noted, self.layout, self.garbage, clock)

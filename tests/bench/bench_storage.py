@@ -23,6 +23,7 @@ from pravega_common.runtime.clock import SystemClock
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.log_states import some_log
+from tests.support.tier2_garbage import collect_all
 
 rounds: Final = 5
 chunk_bytes: Final = 8 << 20
@@ -52,8 +53,7 @@ async def measure(url: str) -> dict[str, int]:
     drawn = [rng.randrange(total // random_bytes) * random_bytes for _ in range(random_reads)]
     seeking = await _timed([storage.read(1, offset, random_bytes) for offset in drawn], at_once=reads_at_once)
     await storage.delete(1)
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     await storage.close()
     await chunks.close()
     return {

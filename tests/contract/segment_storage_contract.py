@@ -17,19 +17,20 @@ from pravega_common.errors import (
     SegmentTruncated,
     UnsupportedOperation,
 )
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import StorageState, write_bytes_max
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.log_states import some_log
+from tests.support.tier2_garbage import collect_all
 
 
 async def no_barrier() -> None:
     """Returns at once, as the barrier of a log that is never fenced."""
 
 
-async def opened(chunks: ChunkStorage, epoch: int, container_id: int = 3) -> RollingStorage:
-    storage = RollingStorage(chunks, container_id, SystemClock(), background=False)
+async def opened(chunks: ChunkStorage, epoch: int, container_id: int = 3, clock: Clock | None = None) -> RollingStorage:
+    storage = RollingStorage(chunks, container_id, clock or SystemClock(), background=False)
     await storage.start(epoch, no_barrier, some_log)
     return storage
 
@@ -182,8 +183,7 @@ class SegmentStorageContract:
         assert await storage.state(7) is None
         with pytest.raises(SegmentNotFound):
             await storage.read(7, 0, 1)
-        while await storage.garbage.collect():
-            pass
+        await collect_all(storage)
         await storage.delete(7)
         assert await count(chunks, storage.layout.chunks) == 0
         assert await count(chunks, storage.layout.manifests) == 0

@@ -214,10 +214,9 @@ def test_other_sessions_have_other_servers(planners: Planners) -> None:
 
 
 ANOTHER_SESSION: Final = """
-import sys
+import os, sys
 from pathlib import Path
 from tests.support.spark_planners import Planners, named
-import os
 with named("java"):
     planners = Planners(Path(sys.argv[1]), Path(sys.argv[2]))
     planners.with_server()

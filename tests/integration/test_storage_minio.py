@@ -26,6 +26,7 @@ from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_states import some_log
 from tests.support.servers import MinioServer, running_minio
+from tests.support.tier2_garbage import collect_all
 
 WRITER = WriterConfig(flush_bytes=512 * 1024, flush_age_s=0.05, tick_s=0.01, retry_delay_max_s=0.2)
 TRANSACTION = "scope/stream/0.#epoch.0#transaction.%032x"
@@ -159,8 +160,7 @@ async def nothing_is_left_over(kit: BucketKit, container: SegmentContainer) -> N
     storage = kit.storage
     assert isinstance(storage, RollingStorage)
     await storage.sweeper.sweep()
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     lengths = [info.length async for info in kit.chunks.list(storage.layout.chunks)]
     found = sum(length - checksum_bytes * -(-length // stored_block_bytes) for length in lengths)
     metadata = container.metadata.by_name("s")

@@ -18,6 +18,7 @@ from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
+from tests.support.tier2_garbage import collect_all
 from tests.unit.segment_service.storage.world import YieldingClock
 
 KEYS = 60
@@ -178,8 +179,7 @@ async def test_nothing_flushed_is_lost(seed: int) -> None:
     storage, maps, opened = await world.open()
     await world.flush(opened)
     await maps.merge_waiting()
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     await world.check(opened)
     assert len(opened.run_lengths) <= 6
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from pravega_common.errors import DataCorruption, Outcome, SegmentNotFound
@@ -63,17 +62,6 @@ class World(Protocol):
 
 class GivenUp(Exception):
     """The segment is damaged, and says so."""
-
-
-async def all_end(running: Sequence[asyncio.Future[None]]) -> None:
-    """Wait until each of the clients has ended, also when one gives up; then ``GivenUp`` if one did."""
-    try:
-        await asyncio.gather(*running)
-    except GivenUp:
-        for client in running:
-            with contextlib.suppress(GivenUp):
-                await client
-        raise
 
 
 class Client:

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Sequence
 
 from pravega_common.errors import SegmentExists, SegmentNotFound, SegmentSealed, SegmentTruncated
-from tests.simulator.clients import Client, GivenUp, World, all_end
+from pravega_common.runtime.joined import all_ended
+from tests.simulator.clients import Client, GivenUp, World
 from tests.simulator.history import Progress, SegmentHistory
 from tests.simulator.readers import Reader
 from tests.simulator.transactions import Transactions
@@ -85,7 +86,7 @@ class SegmentLife(Client):
         """Whoever gave up, the others have appends on their way, which the audit must not meet."""
         self._finish_clients()
         with contextlib.suppress(GivenUp):
-            await all_end(self._using)
+            await all_ended(self._using)
 
     async def _live(self, segment: SegmentHistory) -> None:
         loop = asyncio.get_running_loop()

@@ -13,8 +13,9 @@ from typing import Any, Final
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
 from pravega_common.names import segment_name, table_segment_name
+from pravega_common.runtime.joined import all_ended
 from tests.simulator.audit import Auditor
-from tests.simulator.clients import GivenUp, all_end
+from tests.simulator.clients import GivenUp
 from tests.simulator.cluster import Cluster
 from tests.simulator.crash_points import CrashPoints
 from tests.simulator.determinism import repeatable, silent_destructors
@@ -183,7 +184,7 @@ class Simulation:
     async def _run_table(self, clients: list[TableClient]) -> None:
         with contextlib.suppress(GivenUp):
             await clients[0].create()
-            await all_end([asyncio.ensure_future(client.run()) for client in clients])
+            await all_ended(client.run() for client in clients)
 
     async def _audit(self) -> None:
         """Read everything; then once more from Tier 2, in a new store."""

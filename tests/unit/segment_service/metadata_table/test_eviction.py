@@ -24,6 +24,7 @@ from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.containers import ContainerKit, leave_memory, read_all
 from tests.support.eventually import eventually
+from tests.support.tier2_garbage import collect_all
 
 WRITER = AttributeId(b"writer-number-01")
 STREAM_SEGMENT = "scope/stream/0.#epoch.0"
@@ -325,8 +326,7 @@ async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests_whi
             await storage.sweeper.sweep()
     else:
         assert await storage.sweeper.sweep() == (0, 0)
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     assert chunks <= made.stored.objects.keys()
     await container.stop()
 

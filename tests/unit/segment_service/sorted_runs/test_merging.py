@@ -16,6 +16,7 @@ from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.contract.sorted_map_contract import STAMP, nothing, open_map
+from tests.support.tier2_garbage import collect_all
 
 
 def test_few_runs_and_large_old_ones_stay() -> None:
@@ -55,8 +56,7 @@ async def opened(chunks: InMemoryChunkStorage, epoch: int) -> tuple[RollingStora
 
 
 async def collect(storage: RollingStorage) -> None:
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
 
 
 async def test_a_flush_hashes_no_file_of_the_runs_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:

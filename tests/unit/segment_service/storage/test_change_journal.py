@@ -15,6 +15,7 @@ from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.faulty_chunk_storage import FaultRates, FaultyChunkStorage
 from tests.support.log_states import some_log
+from tests.support.tier2_garbage import collect_all
 
 GOLDEN = "5056434a000100000000000000000009000000020000000000000007fffffffffffffffe292f3fb1"
 
@@ -68,9 +69,11 @@ def kit() -> Kit:
     return Kit()
 
 
-async def collect_all(storage: RollingStorage) -> None:
-    while await storage.garbage.collect():
+async def change_in_the_next_generation(kit: Kit, storage: RollingStorage, segment_id: int) -> None:
+    await kit.clock.advance(change_journal.generation_time_max_s)
+    async with storage._journal.noted(segment_id):  # private: a change that leaves nothing
         pass
+    await collect_all(storage)
 
 
 async def test_a_segment_is_noted_once_and_before_anything_of_it_is_put(kit: Kit) -> None:
@@ -171,10 +174,7 @@ async def test_the_next_generation_names_what_is_left_to_later_owners(kit: Kit) 
         async with journal.noted(number, is_lasting=number == 7):
             pass
     for number in (9, 10):
-        await kit.clock.advance(change_journal.generation_time_max_s)
-        async with journal.noted(number):
-            pass
-        await collect_all(storage)
+        await change_in_the_next_generation(kit, storage, number)
         assert kit.journals() == [(7, number)]
 
 
@@ -202,10 +202,7 @@ async def test_a_generation_stays_when_it_leaves_many(kit: Kit, monkeypatch: pyt
     async with journal.noted(7, 8, is_lasting=True):
         pass
     for number in (9, 10):
-        await kit.clock.advance(change_journal.generation_time_max_s)
-        async with journal.noted(number):
-            pass
-        await collect_all(storage)
+        await change_in_the_next_generation(kit, storage, number)
         assert kit.journals() == [(7, 8), (number,)]
 
 

@@ -15,8 +15,7 @@ from segment_service.storage.compaction import (
 )
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.manifest import ChunkRef
-from segment_service.storage.rolling_storage import RollingStorage
-from tests.contract.segment_storage_contract import no_barrier, some_log
+from tests.contract.segment_storage_contract import opened
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 
@@ -68,14 +67,8 @@ class RecordingClock(ManualClock):
         self.slept_s.append(delay_s)
 
 
-async def opened(clock: ManualClock) -> RollingStorage:
-    storage = RollingStorage(InMemoryChunkStorage(), 1, clock, background=False)
-    await storage.start(1, no_barrier, some_log)
-    return storage
-
-
 async def test_segments_that_grow_alike_are_not_due_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = await opened(ManualClock())
+    storage = await opened(InMemoryChunkStorage(), 1, clock=ManualClock())
     due: list[int] = []
 
     async def compact(segment_id: int) -> bool:
@@ -94,7 +87,7 @@ async def test_segments_that_grow_alike_are_not_due_at_the_same_moment(monkeypat
 
 async def test_the_service_rests_behind_each_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = RecordingClock()
-    storage = await opened(clock)
+    storage = await opened(InMemoryChunkStorage(), 1, clock=clock)
     takes_s = iter((0.1, 0.2, 100.0))
 
     async def compact(segment_id: int) -> bool:

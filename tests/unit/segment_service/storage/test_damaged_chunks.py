@@ -19,6 +19,7 @@ from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.manifest import Manifest, decode, encode
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.contract.segment_storage_contract import opened
+from tests.support.tier2_garbage import collect_all
 
 T = TypeVar("T")
 
@@ -150,8 +151,7 @@ async def test_a_segment_of_raw_chunks_is_read_and_compaction_gives_it_checksums
     assert storage.block_around(7, 5) is None
     assert await storage.compactor.compact(7)
     assert await storage.read(7, 0, 30) == b"0123456789" * 3
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     (name,) = names(chunks, storage.layout.chunks)
     assert len(chunks.objects[name]) == stored_length(30)
 

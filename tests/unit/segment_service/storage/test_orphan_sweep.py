@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ from segment_service.storage.epoch_marks import encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_states import some_log
+from tests.support.tier2_garbage import collect_all
 
 LAYOUT = Layout(1)
 KEPT = 3
@@ -93,11 +96,6 @@ def _few_epochs_stay(monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr(orphan_sweep, "kept_epochs_max", KEPT)
     yield
     failpoints.disarm_all()
-
-
-async def collect_all(storage: RollingStorage) -> None:
-    while await storage.garbage.collect():
-        pass
 
 
 async def crash_at(name: str, work: Awaitable[object]) -> None:
@@ -440,7 +438,7 @@ class LatePuts:
     def __init__(self, chunks: CountingChunks, monkeypatch: pytest.MonkeyPatch) -> None:
         self._put = chunks.put
         self._kind = ""
-        self._held: list[tuple[str, list[bytes]]] = []
+        self._held = FaultyChunkStorage(chunks, random.Random(1), ManualClock())
         monkeypatch.setattr(chunks, "put", self._hold_or_put)
 
     def hold_next(self, kind: str) -> None:
@@ -449,13 +447,12 @@ class LatePuts:
 
     async def land(self) -> None:
         assert not self._kind
-        for name, data in self._held:
-            await self._put(name, data)
+        await self._held.land_late_puts()
 
     async def _hold_or_put(self, name: str, data: Sequence[Buffer]) -> None:
         if self._kind and self._kind in name:
             self._kind = ""
-            self._held.append((name, [bytes(buffer) for buffer in data]))
+            self._held.put_late(name, data)
             raise UnknownOutcome(f"no answer for {name}")
         await self._put(name, data)
 

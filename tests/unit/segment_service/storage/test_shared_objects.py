@@ -18,6 +18,7 @@ from segment_service.storage.chunk_names import ChunkId, Layout, is_entry_number
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.storage.shared_objects import entry_key, first_epoch_in
+from tests.support.tier2_garbage import collect_all
 
 CONTAINER = 3
 LAYOUT = Layout(CONTAINER)
@@ -145,14 +146,12 @@ async def test_owners_that_share_and_owners_that_do_not_follow_each_other(owners
         await storage.write(1, len(data), [b"%d" % number])
         data += b"%d" % number
         assert await storage.read(1, 0, len(data)) == data
-        while await storage.garbage.collect():
-            pass
+        await collect_all(storage)
     await storage.delete(1)
     for shares in (True, False):  # what nobody waited for is found by a sweep
         storage = await owners.open(shares=shares)
         await storage.sweeper.sweep()
-        while await storage.garbage.collect():
-            pass
+        await collect_all(storage)
         await storage.write(owners.epoch, 0, [b"x"])  # the flush that takes the removals along
     later = await owners.open()
     assert await later.state(1) is None
@@ -265,8 +264,7 @@ async def test_removed_entries_leave_the_map(owners: Owners) -> None:
     assert holds_removed()
     # How many flushes the removals took is a matter of time: runs are merged once the newer ones have as many bytes.
     for length in range(1_000, 1_500):
-        while await storage.garbage.collect():
-            pass
+        await collect_all(storage)
         await storage.write(1, length, [b"x"])
         await owners.maps.merge_waiting()
         if not holds_removed():
@@ -305,13 +303,11 @@ async def test_a_journal_stays_if_the_removals_came_too_late_to_count(
     zombie = await generation_over(owners, monkeypatch, shares=True)
     owners.after_barrier = owners.open  # overtaken before the flush that removes the chunk
     with pytest.raises(Fenced):
-        while await zombie.garbage.collect():
-            pass
+        await collect_all(zombie)
     later = await owners.open()
     assert len(await names_in(later, LAYOUT.chunks_of(1))) == 1
     await later.sweeper.sweep()
-    while await later.garbage.collect():
-        pass
+    await collect_all(later)
     assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
 
 
@@ -329,8 +325,7 @@ async def test_a_copy_of_all_objects_by_name_is_read_without_the_map(owners: Own
         storage = await owners.open(shares=shares)
         assert await storage.read(33, 0, 2) == b"33"
     await storage.delete(33)
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     assert not owners.names(LAYOUT.chunks_of(33)) and not owners.names(LAYOUT.manifests_of(33))
 
 
@@ -342,8 +337,7 @@ async def test_a_reader_sees_what_the_owner_sees(owners: Owners) -> None:
         if number % 10 == 0:
             assert owners.maps is not None
             await owners.maps.merge_waiting()
-            while await storage.garbage.collect():
-                pass
+            await collect_all(storage)
         for prefix in (LAYOUT.chunks, LAYOUT.manifests_of(3)):
             found = [info.name async for info in reader.list(prefix)]
             own = await names_in(storage, prefix)

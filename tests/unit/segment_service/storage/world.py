@@ -14,6 +14,7 @@ from segment_service.storage.foreign_owners import origins
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.orphan_sweep import kept_epochs_max
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.tier2_garbage import collect_all
 
 
 class YieldingClock:
@@ -231,8 +232,7 @@ async def verify_nothing_left(
     for _ in range(3):
         storage = await open_storage(chunks, log, rng)
         await storage.sweeper.sweep()
-        while await storage.garbage.collect():
-            pass
+        await collect_all(storage)
     layout = storage.layout
     reachable: set[str] = set()
     for segment_id in log.segments:
@@ -245,8 +245,7 @@ async def verify_nothing_left(
         for one in [one for origin in origins(segment_id, view.chunks) for one in await storage._owners.of(origin)]:
             if one.owner_id == segment_id:
                 reachable.add(layout.foreign_owner(one))
-    while await storage.garbage.collect():
-        pass
+    await collect_all(storage)
     found = {
         info.name
         for prefix in (layout.chunks, layout.manifests, layout.foreign_owners)
