@@ -21,7 +21,7 @@ from pravega_common.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from pravega_spark.ledger.sink_records import RecordTable
+from pravega_spark.ledger.record_table import RecordTable, read_or_create
 from pravega_streams.table.table_client import NOT_EXISTS
 
 claim_version: Final = 1
@@ -129,11 +129,7 @@ class JobClaims:
         raise Unavailable(f"the claim of job '{claim.job_id}' changed under each of {attempts_max} attempts")
 
     def _read(self, key: bytes) -> tuple[JobClaim | None, int]:
-        try:
-            item = self._table.get(key)
-        except SegmentNotFound:
-            self._table.create()
-            item = self._table.get(key)
+        item = read_or_create(self._table, key)
         return (None, NOT_EXISTS) if item.version == NOT_EXISTS else (from_bytes(item.value), item.version)
 
     def _written(self, key: bytes, claim: JobClaim, version: int) -> bool:

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from pravega_common.errors import BadKeyVersion, KeyNotFound, SegmentNotFound, UnknownOutcome
 from pravega_common.model.transaction_sets import Sink
 from pravega_spark.ledger.record import LedgerRecord, from_bytes, key_of, new_record, table_segment, to_bytes
-from pravega_streams.table.table_client import NOT_EXISTS, TableItem
+from pravega_spark.ledger.record_table import RecordTable, read_or_create
+from pravega_streams.table.table_client import NOT_EXISTS
 
 _log = logging.getLogger(__name__)
 
 retry_delay_s: Final = 0.05
 """Pause before a record is read again whose change may or may not have been made."""
-
-
-class RecordTable(Protocol):
-    """The calls to a table segment; ``BlockingTable`` has them."""
-
-    def create(self) -> bool: ...
-
-    def get(self, key: bytes) -> TableItem: ...
-
-    def put(self, key: bytes, value: bytes, version: int) -> int: ...
-
-    def items(self) -> Iterator[TableItem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +44,7 @@ class SinkRecords:
     def read(self, sink: Sink) -> VersionedRecord:
         """The sink's record, or an empty one that is not written yet."""
         table, key = self._open_table(table_segment(sink)), key_of(sink)
-        try:
-            item = table.get(key)
-        except SegmentNotFound:
-            table.create()
-            item = table.get(key)
+        item = read_or_create(table, key, self._sleep)
         if item.version == NOT_EXISTS:
             return VersionedRecord(new_record(sink), NOT_EXISTS)
         return VersionedRecord(from_bytes(item.value), item.version)

@@ -45,7 +45,8 @@ from pravega_spark.ledger.record import (
     recovery_step,
     unresolved_text,
 )
-from pravega_spark.ledger.sink_records import RecordTable, SinkRecords, VersionedRecord
+from pravega_spark.ledger.record_table import RecordTable
+from pravega_spark.ledger.sink_records import SinkRecords, VersionedRecord
 
 _log = logging.getLogger(__name__)
 
