@@ -16,6 +16,9 @@ file_bytes_max: Final = 16 * 1024 * 1024
 """Size at which the file is put aside and a new one begins."""
 files_kept: Final = 20
 """Older files beside the present one, as ``FILE.1`` to ``FILE.20``."""
+REFUSED: Final = ".refused"
+"""Ending of the file of refused calls, which anybody can make: they never push out a record of what was done."""
+refused_files_kept: Final = 4
 text_chars_max: Final = 500
 """Characters of a name that are written."""
 NOBODY: Final = "-"
@@ -23,29 +26,36 @@ NOBODY: Final = "-"
 
 
 class AuditLog:
-    """Records go to the log at level info, and as JSON lines to a file if one is named, which is rotated by size."""
+    """Records go to the log at level info, and as JSON lines to a file if one is named, which is rotated by size.
+
+    Those of refused calls go to a file of their own beside it, ``FILE.refused``.
+    """
 
     def __init__(self, clock: Clock, file: str = "") -> None:
         """``ConfigurationError`` if the file cannot be written."""
         self._clock = clock
         self._log = structlog.get_logger(service="audit")
-        self._handler: RotatingFileHandler | None = None
+        self._files: tuple[RotatingFileHandler, RotatingFileHandler] | None = None
+        """The file of calls that were not refused, and that of those that were."""
         if file:
-            try:
-                self._handler = RotatingFileHandler(
-                    file, maxBytes=file_bytes_max, backupCount=files_kept, encoding="utf-8"
-                )
-            except OSError as error:
-                raise ConfigurationError(f"log.audit_file = {file}: cannot be written: {error.strerror}") from error
+            self._files = _rotated(file, files_kept), _rotated(file + REFUSED, refused_files_kept)
 
-    def note(self, *, who: str, peer: str, call: str, subject: str, outcome: str) -> None:
-        """Record a call. ``subject``: the scope, stream, table, group or sink; ``outcome``: a status by its name."""
+    def note(self, *, who: str, peer: str, call: str, subject: str, outcome: str, was_refused: bool = False) -> None:
+        """Record a call. ``subject``: the scope, stream, table, group or sink; ``outcome``: a status by its name;
+        ``was_refused``: the caller may not do this, or the call makes no sense, so that nothing was done."""
         record = {"who": who, "peer": peer, "call": call, "on": subject[:text_chars_max], "outcome": outcome}
         self._log.info("administrative call", **record)
-        if self._handler is not None:
+        if self._files is not None:
             line = json.dumps({"wall_ms": self._clock.wall_ms(), **record})
-            self._handler.handle(logging.makeLogRecord({"msg": "%s", "args": (line,)}))
+            self._files[was_refused].handle(logging.makeLogRecord({"msg": "%s", "args": (line,)}))
 
     def close(self) -> None:
-        if self._handler is not None:
-            self._handler.close()
+        for file in self._files or ():
+            file.close()
+
+
+def _rotated(file: str, kept: int) -> RotatingFileHandler:
+    try:
+        return RotatingFileHandler(file, maxBytes=file_bytes_max, backupCount=kept, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"log.audit_file = {file}: cannot be written: {error.strerror}") from error

@@ -37,13 +37,17 @@ AUDITED: Final = frozenset(
 )
 """Calls by which a person changes what there is; those of readers, writers and sinks at their work are not among
 them."""
+CANCELLED: Final = grpc.StatusCode.CANCELLED.name
+_REFUSALS: Final = frozenset(("UNAUTHENTICATED", "PERMISSION_DENIED", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"))
 
 
 class AuditTrail(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Stands inside of the mapping of errors and outside of the guard."""
 
-    def __init__(self, audit: AuditLog) -> None:
+    def __init__(self, audit: AuditLog, *, asks_names: bool) -> None:
+        """``asks_names``: callers without a name may do nothing."""
         self._audit = audit
+        self._asks_names = asks_names
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
@@ -54,7 +58,7 @@ class AuditTrail(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _recorded(self, behaviour: Behaviour, name: str) -> Behaviour:
         async def call(request: Any, context: Any) -> Any:
-            outcome = "CANCELLED"
+            outcome = CANCELLED
             try:
                 answer = await behaviour(request, context)
                 outcome = outcome_of(answer)
@@ -70,6 +74,7 @@ class AuditTrail(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     call=name,
                     subject=subject_of(request),
                     outcome=outcome,
+                    was_refused=outcome in _REFUSALS or (outcome == CANCELLED and caller is None and self._asks_names),
                 )
 
         return call

@@ -73,7 +73,7 @@ class GrpcServer(Service):
         self._listen = listen
         self._tls = tls
         self._add_services = add_services
-        self._trail = () if audit is None else (AuditTrail(audit),)
+        self._trail = () if audit is None else (AuditTrail(audit, asks_names=access is not None),)
         self._guards = () if access is None else (AccessGuard(access),)
         self.counts = counts or CallCounts.of()
         self.refused = refused or RefusedCalls(SystemClock())

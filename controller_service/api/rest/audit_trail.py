@@ -20,8 +20,10 @@ _NAMES_IN_BODY: Final = ("scopeName", "streamName")
 class RestAuditTrail:
     """Middleware outside of the mapping of errors, which sees the status that the caller gets."""
 
-    def __init__(self, audit: AuditLog) -> None:
+    def __init__(self, audit: AuditLog, *, asks_names: bool) -> None:
+        """``asks_names``: callers without a name may do nothing."""
         self._audit = audit
+        self._asks_names = asks_names
 
     @web.middleware
     async def record(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -43,6 +45,8 @@ class RestAuditTrail:
                 call=f"{request.method} {'' if resource is None else resource.canonical}",
                 subject=await _subject_of(request, status),
                 outcome=str(status) if status else "CANCELLED",
+                was_refused=HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+                or (not status and self._asks_names and CALLER_NAME not in request),
             )
 
 

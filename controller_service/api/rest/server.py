@@ -71,7 +71,7 @@ class RestServer(Service):
         ``audit``: None for no record of requests that change something. ``refused``: whose refusals are held."""
         super().__init__("rest-server")
         self._guards: list[Any] = [] if access is None else [access_guard(access, metrics_open=metrics_open)]
-        self._trail: list[Any] = [] if audit is None else [RestAuditTrail(audit).record]
+        self._trail: list[Any] = [] if audit is None else [RestAuditTrail(audit, asks_names=access is not None).record]
         self.refused = refused or RefusedCalls(SystemClock())
         self._listen = listen
         self._doors = WebDoors((host_and_port(listen)[0], *names))

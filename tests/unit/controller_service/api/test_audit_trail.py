@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,13 @@ Records = Callable[[], list[tuple[str, str, str, str]]]
 
 @pytest.fixture
 def records(closed: Closed, tmp_path: Path) -> Records:
-    """Who, call, subject and outcome of the calls since the fixture was made."""
-    file = tmp_path / "audit.jsonl"
-    made = file.read_text().count("\n")
+    """Who, call, subject and outcome of the calls since the fixture was made, refused ones behind the others."""
+    files = [tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.refused"]
+    made = [file.read_text().count("\n") for file in files]
 
     def read() -> list[tuple[str, str, str, str]]:
-        found = [json.loads(line) for line in file.read_text().splitlines()[made:]]
+        lines = [file.read_text().splitlines()[start:] for file, start in zip(files, made, strict=True)]
+        found = [json.loads(line) for line in chain(*lines)]
         assert all("127.0.0.1" in record["peer"] for record in found)
         return [(record["who"], record["call"], record["on"], record["outcome"]) for record in found]
 
@@ -47,6 +49,7 @@ async def test_calls_are_recorded_with_what_came_of_them(closed: Closed, records
     assert records() == [
         ("admin", "createScope", "s", "SCOPE_EXISTS"),
         ("writer", "sealStream", "s/t", "SUCCESS"),
+        # In the file of refused calls:
         ("reader", "deleteStream", "s/t", "PERMISSION_DENIED"),
         ("-", "deleteStream", "s/t", "UNAUTHENTICATED"),
         ("writer", "truncateStream", "s/none", "PERMISSION_DENIED"),
@@ -62,6 +65,7 @@ async def test_rest_requests_that_change_something_are_recorded(closed: Closed, 
     assert (await closed.get("admin", "/v1/scopes/s/streams"))[0] == 200
     assert records() == [
         ("admin", "POST /v1/scopes", "new", "201"),
+        # In the file of refused calls:
         ("reader", "DELETE /v1/scopes/{scope}/streams/{stream}", "s/t", "403"),
         ("-", "DELETE /v1/scopes/{scope}", "s", "401"),
         ("admin", "POST /v1/scopes", "", "415"),

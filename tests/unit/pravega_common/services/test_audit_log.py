@@ -47,7 +47,23 @@ def test_the_file_is_rotated_and_nothing_is_lost(tmp_path: Path, monkeypatch: py
     assert all(one.stat().st_size <= 1_000 for one in files)
     kept = [str(record["on"]) for one in reversed(files) for record in records(one)]
     assert kept == [f"s/{number}" for number in range(events)][-len(kept) :] and len(kept) >= 20
-    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert sorted(tmp_path.iterdir()) == sorted([*files, file.with_name("audit.jsonl.refused")])
+
+
+def test_refused_calls_push_out_no_record_of_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "file_bytes_max", 1_000)
+    monkeypatch.setattr(audit_log, "files_kept", 1)
+    file = tmp_path / "audit.jsonl"
+    audit = AuditLog(ManualClock(), str(file))
+    audit.note(**RECORD)
+    for number in range(events):
+        refused = {**RECORD, "who": "-", "subject": f"s/{number}", "outcome": "UNAUTHENTICATED"}
+        audit.note(**refused, was_refused=True)
+    audit.close()
+    assert [record["who"] for record in records(file)] == ["alice"]
+    others = [one for one in tmp_path.iterdir() if one != file]
+    assert len(others) == 1 + audit_log.refused_files_kept and all(one.stat().st_size <= 1_000 for one in others)
+    assert str(records(file.with_name("audit.jsonl.refused"))[-1]["on"]) == f"s/{events - 1}"
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
