@@ -16,9 +16,10 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.services.host_counts import HostCounts
 from pravega_common.services.host_shares import HostShares
 
-refusals_per_peer_per_s_default: Final = 200
-"""Refused calls of one host a second; each takes a controller some 0.5 ms, so a host gets a tenth of the loop."""
-burst_s: Final = 2.0
+refusals_per_peer_per_s_default: Final = 100
+"""Refused calls of one host a second; each takes a controller some 1 ms with what comes around it, so a host gets a
+tenth of the loop."""
+burst_s: Final = 1.0
 """Seconds whose share costs no wait when a host had no refusals before: the tokens of many callers may end together."""
 hold_max_s: Final = 5.0
 """The longest that an answer is held: far below the time that clients wait for one."""

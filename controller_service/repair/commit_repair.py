@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess, calls_at_once_max
 from controller_service.sets.members import LostMember
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
@@ -31,11 +31,10 @@ from pravega_common.errors import DataCorruption, InvalidArgument, SegmentNotFou
 from pravega_common.model.commits import Obstacle, ObstacleKind
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended, both_ended
+from pravega_common.runtime.joined import both_ended, each_ended
 
 looks_max: Final = 3
 """How often a stream is looked at again because it moved: one that moves is not blocked."""
-calls_concurrent_max: Final = 64
 
 GIVEN_UP = register("transaction_repair.given_up")
 LOSS_ACCEPTED = register("transaction_repair.loss_accepted")
@@ -221,10 +220,7 @@ class CommitRepair:
             except SegmentNotFound:
                 return None
 
-        found: list[int | None] = []
-        for start in range(0, len(segments), calls_concurrent_max):
-            found += await all_ended(map(length, segments[start : start + calls_concurrent_max]))
-        return found
+        return await each_ended(length, segments, at_once=calls_at_once_max)
 
     # ---- ways out ----------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,9 @@ from typing import Final
 import structlog
 
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess, delete_table_segments
 from controller_service.store.records import SegmentRecord
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.joined import all_ended
 
 KIND: Final = "delete_segments_again"
 creation_ms_max: Final = 75_000
@@ -65,7 +64,7 @@ class SecondDeletion:
             raise Postpone("the segments may still be made", delay_s=min(left_ms, creation_ms_max) / 1000)
         names = request.payload["names"]
         if request.payload.get("are_tables"):
-            await all_ended(self._segments.delete_table_segment(name, must_be_empty=False) for name in names)
+            await delete_table_segments(self._segments, names)
         else:
             await self._segments.delete_segments(names)
         self._waiting.discard(request.request_id)

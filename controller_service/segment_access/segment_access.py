@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from pravega_common.errors import SegmentNotFound, SegmentSealed
 from pravega_common.model.segments import SegmentInfo
+from pravega_common.runtime.joined import each_ended
+
+calls_at_once_max: Final = 8
+"""Calls for the segments of one stream or table that are in flight at a time where each is a request of its own: with
+thousands of segments, stores and controllers serve others in between."""
 
 
 class SegmentAccess(Protocol):
@@ -67,3 +72,12 @@ class SegmentAccess(Protocol):
     async def create_table_segment(self, segment: str, key_length: int = 0, rollover_size_bytes: int = 0) -> None: ...
 
     async def delete_table_segment(self, segment: str, must_be_empty: bool) -> None: ...
+
+
+async def delete_table_segments(access: SegmentAccess, names: Sequence[str]) -> None:
+    """Delete tables, whatever they hold."""
+
+    async def delete(name: str) -> None:
+        await access.delete_table_segment(name, must_be_empty=False)
+
+    await each_ended(delete, names, at_once=calls_at_once_max)

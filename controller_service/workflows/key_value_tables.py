@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Final
 
 from controller_service.errors import QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.second_deletion import SecondDeletion
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import (
+    SegmentAccess,
+    calls_at_once_max,
+    delete_table_segments,
+)
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState, key_value_tables
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import no_way_back
@@ -19,7 +22,7 @@ from pravega_common.errors import NotFound, PravegaError, ScopeNotFound, Segment
 from pravega_common.model.table_limits import check_fixed_key_length
 from pravega_common.names import scoped_name, segment_id, table_segment_name, table_stream
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 CREATE_KIND: Final = "create_key_value_table"
 DELETE_KIND: Final = "delete_key_value_table"
@@ -79,15 +82,12 @@ class KeyValueTables:
             names = _segments(scope, table, record)
             if self._again.may_come(record.created_ms):
                 await self._again.promise(names, are_tables=True)
-            await self._delete_segments(names)
+            await delete_table_segments(self._access, names)
             failpoint(SEGMENTS_DELETED)
             await self._store.record_deleted(scope, table_stream(table), record.segment_numbers.stop)
         failpoint(NUMBER_RECORDED)
         await self._use.release(scope, table, table_id)
         await self.records.remove(scope, table, record)
-
-    async def _delete_segments(self, names: Sequence[str]) -> None:
-        await all_ended(self._access.delete_table_segment(name, must_be_empty=False) for name in names)
 
     async def _run(self, kind: str, scope: str, table: str, table_id: str) -> None:
         payload = {"scope": scope, "table": table, "table_id": table_id}
@@ -109,10 +109,12 @@ class KeyValueTables:
             return
         failpoint(NUMBER_CHOSEN)
         names = _segments(scope, table, record)
+
+        async def create(name: str) -> None:
+            await self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
+
         try:
-            await all_ended(
-                self._access.create_table_segment(name, key_length, record.rollover_size_bytes) for name in names
-            )
+            await each_ended(create, names, at_once=calls_at_once_max)
         except PravegaError:
             # Some of them may exist, and the next attempt asks for nothing if the table was deleted meanwhile.
             await self._take_away_if_gone(scope, table, record)
@@ -158,7 +160,7 @@ class KeyValueTables:
             except (ScopeNotFound, SegmentNotFound):
                 record = None
             if record != active:
-                await self._delete_segments(_segments(scope, table, made))
+                await delete_table_segments(self._access, _segments(scope, table, made))
 
         await insist(activate, self._store.clock)
 
@@ -167,7 +169,7 @@ class KeyValueTables:
 
         async def settle() -> None:
             if await self.records.get(scope, table) not in (made, active):
-                await self._delete_segments(_segments(scope, table, made))
+                await delete_table_segments(self._access, _segments(scope, table, made))
 
         await insist(settle, self._store.clock)
 

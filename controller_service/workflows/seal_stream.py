@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -10,7 +9,7 @@ import structlog
 
 from controller_service.errors import OperationNotAllowed
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess, calls_at_once_max
 from controller_service.store.records import STATE, StateRecord, StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
@@ -18,10 +17,9 @@ from controller_service.workflows.states import no_way_back
 from pravega_common.errors import SegmentNotFound
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "seal_stream"
-one_by_one_max: Final = 64
 """Segments that are sealed by calls of their own at the same time, when one of them is lost."""
 
 MARKED = register("controller.seal_marked")
@@ -90,16 +88,14 @@ class SealStream:
             return
         except SegmentNotFound as error:
             self._log.error("a segment of a stream is lost", segment=error.segment)
-        slots = asyncio.Semaphore(one_by_one_max)
 
         async def seal(segment: str) -> None:
-            async with slots:
-                try:
-                    await self._access.seal_segments([segment])
-                except SegmentNotFound:
-                    return
+            try:
+                await self._access.seal_segments([segment])
+            except SegmentNotFound:
+                return
 
-        await all_ended(map(seal, segments))
+        await each_ended(seal, segments, at_once=calls_at_once_max)
 
 
 async def _mark(context: StreamContext, stream_id: str) -> None:

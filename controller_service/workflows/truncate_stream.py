@@ -6,7 +6,7 @@ from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.second_deletion import SecondDeletion
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess, calls_at_once_max
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in, walk_before
 from controller_service.store.history_floor import has_records_to_lose, may_let_expire, note_head
@@ -19,7 +19,7 @@ from pravega_common.errors import InvalidArgument, RejectedError, SegmentNotFoun
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "truncate_stream"
 
@@ -76,11 +76,12 @@ class TruncateStream:
         if not record.updating:
             await self._note_expiry(context)  # Whoever completed it may have been cut off before this.
             return
-        await all_ended(
-            self._truncate_segment(segment_name(scope, stream, identifier), offset)
-            for identifier, offset in cut.items()
-            if offset >= 0
-        )
+
+        async def truncate(place: tuple[int, int]) -> None:
+            await self._truncate_segment(segment_name(scope, stream, place[0]), place[1])
+
+        places = [(identifier, offset) for identifier, offset in cut.items() if offset >= 0]
+        await each_ended(truncate, places, at_once=calls_at_once_max)
         failpoint(SEGMENTS_TRUNCATED)
         since = await place_in(context, record.since) if record.since else None
         head = await place_in(context, cut)

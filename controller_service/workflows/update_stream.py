@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
-from controller_service.segment_access.segment_access import SegmentAccess
+from controller_service.segment_access.segment_access import SegmentAccess, calls_at_once_max
 from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
 from controller_service.store.holds import Hold
 from controller_service.store.records import (
@@ -27,7 +27,7 @@ from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "update_stream"
 
@@ -92,10 +92,11 @@ class UpdateStream:
         # Also when the stored policy is the same: an attempt that was cut off may have stored it and pushed nothing.
         epoch = await context.current_epoch()
         policy = configuration.scaling
-        await all_ended(
-            self._access.update_policy(name, policy.scale_type, policy.target_rate)
-            for name in epoch.names(scope, stream)
-        )
+
+        async def push(name: str) -> None:
+            await self._access.update_policy(name, policy.scale_type, policy.target_rate)
+
+        await each_ended(push, list(epoch.names(scope, stream)), at_once=calls_at_once_max)
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()
         await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,6 +19,29 @@ async def all_ended(work: Iterable[Awaitable[T]]) -> list[T]:
     tasks = [asyncio.ensure_future(one) for one in work]
     await asyncio.gather(*tasks, return_exceptions=True)
     return [task.result() for task in tasks]
+
+
+async def each_ended(do: Callable[[A], Awaitable[T]], items: Sequence[A], *, at_once: int) -> list[T]:
+    """Does it for each item, ``at_once`` at a time; returns the results in the order of the items.
+
+    After an error nothing more begins, and it is raised once what had begun has ended.
+    """
+    results: dict[int, T] = {}
+    waiting, has_failed = iter(enumerate(items)), False
+
+    async def work() -> None:
+        nonlocal has_failed
+        for index, item in waiting:
+            if has_failed:
+                return
+            try:
+                results[index] = await do(item)
+            except BaseException:
+                has_failed = True
+                raise
+
+    await all_ended(work() for _ in range(min(at_once, len(items))))
+    return [results[index] for index in range(len(items))]
 
 
 async def both_ended(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:

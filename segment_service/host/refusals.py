@@ -19,10 +19,12 @@ from pravega_common.wire.commands import (
     RequestBatchAnswered,
 )
 
-refusals_per_s: Final = 1_000
-"""Refused requests of one host a second; each takes a store some 0.1 ms, so a host gets a tenth of the loop."""
-refusals_burst: Final = 2_000
-"""Refused requests of a host that cost no pause when it had none before: tokens of many writers may end together."""
+refusals_per_s: Final = 400
+"""Refused requests of one host a second; each takes a store some 0.25 ms with what peers send around it, so a host gets
+a tenth of the loop."""
+refusals_burst: Final = 400
+"""Refused requests of a host that cost no pause when it had none before: tokens of many writers may end together. While
+they come, they may take the whole loop, a tenth of a second then."""
 connection_refusals: Final = 4
 """Refused requests for which a connection counts that ends for its peer's fault, or before it said Hello."""
 pause_max_s: Final = 30.0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +20,8 @@ from pravega_streams.event.event_writer import EventWriter
 from tests.drills.fuzz.world import CLIENT, GOOD, GOOD_STREAM, client_of
 
 write_pause_s: Final = 0.01
+answer_max_s: Final = 60.0
+"""How long the good client may take for its first event, and for its end."""
 look_pause_s: Final = 0.5
 MiB: Final = 1024 * 1024
 memory_growth_bytes_max: Final[Mapping[str, int]] = {
@@ -30,43 +36,80 @@ _UNFORESEEN: Final = re.compile(
 log_lines_shown: Final = 5
 
 
-class GoodClient(threading.Thread):
-    """Writes an event at a time, waits for its acknowledgement, and goes on: its waits say how others are served."""
+@dataclass
+class GoodWrites:
+    """What a good client wrote, and how long it waited."""
+
+    waits_s: list[tuple[float, float]] = field(default_factory=list)
+    """When each write began, as ``time.monotonic``, and how long it took."""
+    errors: list[str] = field(default_factory=list)
+
+
+def _write(uri: str, ended: Event, told: Connection) -> None:
+    """Runs in a process of its own: says when the first event is acknowledged, and at the end what was written."""
+    done = GoodWrites()
+    try:
+        with client_of(CLIENT, uri) as client, EventWriter(client, GOOD, GOOD_STREAM) as writer:
+            while not ended.is_set():
+                begun_s = time.monotonic()
+                writer.write(b"good %d" % len(done.waits_s), "key")
+                writer.flush()
+                done.waits_s.append((begun_s, time.monotonic() - begun_s))
+                if len(done.waits_s) == 1:
+                    told.send(None)
+                ended.wait(write_pause_s)
+    except PravegaError as error:
+        done.errors.append(f"{type(error).__name__}: {error}")
+    told.send(done)
+
+
+class GoodClient:
+    """Writes an event at a time, waits for its acknowledgement, and goes on: its waits say how others are served.
+
+    It is a process of its own: a thread of the drill would wait for the interpreter's lock whenever the drill, which
+    shares its core with the attack, holds it.
+    """
 
     def __init__(self, uri: str) -> None:
-        super().__init__(name="good-client", daemon=True)
+        context = multiprocessing.get_context("spawn")
         self._uri = uri
-        self._ended = threading.Event()
-        self.waits_s: list[tuple[float, float]] = []
-        """When each write began, as ``time.monotonic``, and how long it took."""
-        self.errors: list[str] = []
-        self.written = 0
+        self._ended = context.Event()
+        self._heard, told = context.Pipe(duplex=False)
+        self._process = context.Process(target=_write, args=(uri, self._ended, told), name="good-client", daemon=True)
+        self._done = GoodWrites()
+        self._is_done = False
 
-    def run(self) -> None:
-        try:
-            with client_of(CLIENT, self._uri) as client, EventWriter(client, GOOD, GOOD_STREAM) as writer:
-                while not self._ended.is_set():
-                    begun_s = time.monotonic()
-                    writer.write(b"good %d" % self.written, "key")
-                    writer.flush()
-                    self.waits_s.append((begun_s, time.monotonic() - begun_s))
-                    self.written += 1
-                    self._ended.wait(write_pause_s)
-        except PravegaError as error:
-            self.errors.append(f"{type(error).__name__}: {error}")
+    def start(self) -> None:
+        """Returns once the first event is acknowledged, or cannot be written."""
+        self._process.start()
+        self._hear()
+
+    def _hear(self) -> None:
+        if not self._heard.poll(answer_max_s):
+            self._done.errors.append(f"it was silent for {answer_max_s:g} s")
+            self._is_done = True
+        elif (message := self._heard.recv()) is not None:
+            self._done, self._is_done = message, True
+
+    @property
+    def errors(self) -> list[str]:
+        return self._done.errors
 
     def end(self) -> None:
         """Stop writing, and compare what is there with what was acknowledged."""
         self._ended.set()
-        self.join()
+        if not self._is_done:
+            self._hear()
+        self._process.join(answer_max_s)
         with client_of(CLIENT, self._uri) as client:
             found = [bytes(event.data) for event in read_events(client, GOOD, GOOD_STREAM)]
-        if found != [b"good %d" % number for number in range(self.written)]:
-            self.errors.append(f"{self.written} events were acknowledged, and others are there: {len(found)}")
+        written = len(self._done.waits_s)
+        if found != [b"good %d" % number for number in range(written)]:
+            self.errors.append(f"{written} events were acknowledged, and others are there: {len(found)}")
 
     def between(self, from_s: float, to_s: float) -> list[float]:
         """The waits of the writes that began in this time, in seconds."""
-        return [wait_s for begun_s, wait_s in self.waits_s if from_s <= begun_s < to_s]
+        return [wait_s for begun_s, wait_s in self._done.waits_s if from_s <= begun_s < to_s]
 
 
 class ProcessWatch(threading.Thread):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pravega_common.runtime.joined import all_ended, both_ended
+from pravega_common.runtime.joined import all_ended, both_ended, each_ended
 
 
 async def test_results_come_in_the_order_of_the_work() -> None:
@@ -59,6 +59,39 @@ async def test_the_first_error_waits_for_the_rest() -> None:
     with pytest.raises(ValueError, match="work 5"):
         await all_ended(one(number) for number in (5, 2, 9, 1))
     assert ended == [1, 2, 5, 9]
+
+
+async def test_so_many_are_in_flight_at_a_time() -> None:
+    running, most = 0, 0
+
+    async def double(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(number % 3):
+            await asyncio.sleep(0)
+        running -= 1
+        return 2 * number
+
+    assert await each_ended(double, range(10), at_once=4) == [2 * number for number in range(10)]
+    assert (running, most) == (0, 4)
+    assert await each_ended(double, [], at_once=4) == []
+
+
+async def test_nothing_begins_after_an_error() -> None:
+    began, ended = [], []
+
+    async def one(number: int) -> None:
+        began.append(number)
+        for _ in range(number):
+            await asyncio.sleep(0)
+        if number == 2:
+            raise ValueError("work 2")
+        ended.append(number)
+
+    with pytest.raises(ValueError, match="work 2"):
+        await each_ended(one, [5, 2, 1, 9], at_once=2)
+    assert (began, ended) == ([5, 2], [5])
 
 
 async def test_two_of_different_kinds() -> None:
