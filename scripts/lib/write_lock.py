@@ -1,11 +1,13 @@
 """Writes the list of packages with hashes that scripts/setup installs.
 
-The packages are those of this environment, the hashes come from the package index; nothing is installed. The list is
-for this minor of Python on this kind of machine. It names no index, so that any mirror serves.
+The packages are those of this environment, and those that it would need with the first release of its minor of Python,
+which a distribution may have; the hashes come from the package index; nothing is installed. The list is for this minor
+of Python on this kind of machine. It names no index, so that any mirror serves.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import platform
 import subprocess
@@ -13,6 +15,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 FOLDER: Final = Path(__file__).parents[1] / "requirements"
 _PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -40,10 +46,21 @@ def report_of(requirements: Sequence[str]) -> Mapping[str, Any]:
     return found
 
 
+def missing_with_first_release() -> list[str]:
+    """Requirements of installed packages that hold with the first release of this minor of Python alone."""
+    first = {"python_full_version": f"{sys.version_info.major}.{sys.version_info.minor}.0", "extra": ""}
+    environment = {**default_environment(), **first}
+    installed = list(importlib.metadata.distributions())
+    names = {canonicalize_name(one.metadata["Name"]) for one in installed}
+    required = [Requirement(text) for one in installed for text in one.requires or ()]
+    held = [one for one in required if one.marker is None or one.marker.evaluate(environment)]
+    return sorted({f"{one.name}{one.specifier}" for one in held if canonicalize_name(one.name) not in names})
+
+
 def main() -> None:
     command = [*_PIP, "freeze", "--all", "--exclude-editable"]
     frozen = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = locked_lines(report_of(frozen.stdout.split()))
+    lines = locked_lines(report_of([*frozen.stdout.split(), *missing_with_first_release()]))
     head = "# What scripts/setup installs; written by scripts/lib/write_lock.py."
     (FOLDER / lock_name()).write_text("\n".join((head, *lines)) + "\n")
 

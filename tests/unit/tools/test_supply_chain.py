@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import stat
 import sys
 import zipfile
@@ -59,6 +60,13 @@ def test_a_list_is_written_from_the_report_of_pip() -> None:
     assert module("write_lock").locked_lines({"install": [item]}) == [
         f"typing-extensions==1.0 --hash=sha256:{'c' * 64}"
     ]
+
+
+def test_the_list_has_what_the_first_release_of_its_python_needs() -> None:
+    """Debian 12 has Python 3.11.2, for which redis needs one package more than from 3.11.3 on."""
+    written = module("write_lock")
+    needed = {re.split(r"[<>=!~]", item)[0] for item in written.missing_with_first_release()}
+    assert needed <= module("write_sbom").locked((written.FOLDER / written.lock_name()).read_text()).keys()
 
 
 @pytest.mark.parametrize(
