@@ -41,7 +41,8 @@ class WriterDataSource(Protocol):
         ...
 
     async def read_operations(self, after: int, count_max: int) -> Sequence[Operation]:
-        """Committed operations with sequence numbers above ``after``, in order; waits until there is at least one.
+        """Committed operations with sequence numbers above ``after``, in order: ``count_max`` of them, or as many as
+        there are; waits until there is at least one.
 
         ``Append`` comes in its cached form (``data is None``).
         """

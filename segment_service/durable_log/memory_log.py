@@ -51,16 +51,19 @@ class MemoryLog:
             self._waiter.set_result(None)
 
     async def read(self, after: int, count_max: int) -> list[Operation]:
-        """Up to ``count_max`` of the next operations above ``after``; waits until there is one."""
+        """``count_max`` of the next operations above ``after``, or as many as there are; waits until there is one."""
         while after >= self._last or not self._blocks:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        block = self._blocks[bisect_right(self._blocks, after, key=lambda block: block[-1].sequence_number)]
-        begin = bisect_right(block, after, key=_by_sequence_number)
-        return block[begin : begin + count_max]
+        number = bisect_right(self._blocks, after, key=lambda block: block[-1].sequence_number)
+        begin = bisect_right(self._blocks[number], after, key=_by_sequence_number)
+        found = self._blocks[number][begin : begin + count_max]
+        while len(found) < count_max and (number := number + 1) < len(self._blocks):
+            found += self._blocks[number][: count_max - len(found)]
+        return found
 
     def truncate(self, up_to: int) -> bool:
         """Forget the operations up to this sequence number, the first ``truncated_at_once_max`` of them; whether there

@@ -10,8 +10,14 @@ from segment_service.metadata.quarantine import recheck_s_default
 shared_flushes_at_once_max: Final = 512
 """Small flushes at the same time where Tier 2 shares objects: two groups of those that it puts as one."""
 
+age_groups: Final = 8
+"""Groups of segments that fall due at different times where many wait; those of a group share objects of Tier 2."""
+
 starts_per_turn_max: Final = 2
 """Flushes that begin in one turn of the event loop; then it has its turn for others, appends above all."""
+
+looks_per_turn_max: Final = 64
+"""Segments that fell due and are looked at in one turn: some are to wait longer since they did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,14 @@ class WriterConfig:
     """Waiting bytes from which on a segment is flushed at once."""
 
     flush_age_s: float = 1.0
-    """Nothing waits longer, but for transactions and index segments."""
+    """Nothing waits longer, but for transactions, index segments, and where many segments wait."""
+
+    many_segments: int = 50
+    """Waiting segments of a container from which on they wait longer, in proportion to their number: each brings more
+    at a time, and the flushes of a second stay as many. They fall due in groups, of which each waits its own time."""
+
+    many_age_ratio_max: float = 5.0
+    """The largest factor by which a group waits longer."""
 
     transaction_age_s: float = 10.0
     """A transaction's segment waits longer: merged before that, its bytes go to Tier 2 as part of the target only."""
@@ -56,15 +69,17 @@ class WriterConfig:
     tick_s: float = 0.1
     """How often the ages are looked at."""
 
-    operations_per_read_max: int = 1_000
-    """Operations taken from the log in one go."""
+    operations_per_read_max: int = 64
+    """Operations taken from the log in one turn of the event loop: some 1 ms."""
 
     burst_operations_min: int = 50
-    """Operations of one read from which on they are part of a burst, such as a commit over many segments."""
+    """Operations, of reads without a pause, from which on they are part of a burst, such as a commit over many
+    segments."""
 
-    gather_s: float = 0.25
-    """Pause after a read of a burst, unless it brought as much as a read or a flush takes at once: the callers of the
-    burst are answered before the rest of it is looked at for Tier 2."""
+    gather_s: float = 1.0
+    """Pause after a burst was read, unless it brought as many bytes as a flush takes at once: the callers of the
+    burst are answered before the rest of it is looked at for Tier 2. Tasks that write to 1,000 segments and the commit
+    behind them take half a second."""
 
     idle_segments_max: int = 50_000
     """Segments with nothing waiting whose state in Tier 2 is remembered."""

@@ -26,7 +26,7 @@ from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.aggregators import Aggregators
-from segment_service.writer.config import WriterConfig, starts_per_turn_max
+from segment_service.writer.config import WriterConfig, age_groups, looks_per_turn_max, starts_per_turn_max
 from segment_service.writer.flush_schedule import FlushSchedule
 from segment_service.writer.segment_aggregator import Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
@@ -111,22 +111,28 @@ class StorageWriter(Service):
     # --- from the log
 
     async def _read(self) -> None:
+        count_max = self.config.operations_per_read_max
+        taken, before = 0, self._log_bytes
         while True:
-            operations = await self._source.read_operations(self._acks.last_read, self.config.operations_per_read_max)
-            now_s, before = self._clock.monotonic_s(), self._log_bytes
+            operations = await self._source.read_operations(self._acks.last_read, count_max)
+            now_s = self._clock.monotonic_s()
             for operation in operations:
                 self._acks.read(operation.sequence_number)
                 self._take(operation, now_s)
             self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
             self._review()
             self._progress.set()
-            if self._is_burst(len(operations), self._log_bytes - before):
+            taken += len(operations)
+            if len(operations) == count_max:
+                await asyncio.sleep(0)  # A log that is far ahead answers each read at once.
+                continue
+            if self._is_burst(taken, self._log_bytes - before):
                 await self._gather()
+            taken, before = 0, self._log_bytes
 
     def _is_burst(self, operations: int, size: int) -> bool:
-        """Whether a read brought many small operations, and all that there were."""
-        config = self.config
-        return config.burst_operations_min <= operations < config.operations_per_read_max and size < config.flush_bytes
+        """Whether all that there were to read were many small operations."""
+        return operations >= self.config.burst_operations_min and size < self.config.flush_bytes
 
     async def _gather(self) -> None:
         """Let the burst pass, unless somebody waits for its flush."""
@@ -226,11 +232,12 @@ class StorageWriter(Service):
     def _start_flushes(self) -> None:
         """Start flushes of what is due, as many as there may be at once and in one turn."""
         now_s = self._clock.monotonic_s()
-        started = 0
+        started = looked = 0
         while self._flushing < self.config.flushes_at_once_max + self.config.small_flushes_at_once_max:
-            if started == starts_per_turn_max:
+            if started == starts_per_turn_max or looked == looks_per_turn_max:
                 self._may_start.set()
                 return
+            looked += 1
             segment_id = self._schedule.take()
             if segment_id is None:
                 return
@@ -275,7 +282,13 @@ class StorageWriter(Service):
             return oldest.since_s + config.merge_age_s
         if aggregator.is_transaction:
             return oldest.since_s + config.transaction_age_s
-        return oldest.since_s + config.flush_age_s * (config.index_age_ratio if aggregator.is_index else 1)
+        ratio = config.index_age_ratio if aggregator.is_index else self._age_ratio(aggregator.segment_id)
+        return oldest.since_s + config.flush_age_s * ratio
+
+    def _age_ratio(self, segment_id: int) -> float:
+        """The factor by which a segment waits longer while many do, by its group."""
+        largest = min(max(len(self._waiting) / self.config.many_segments, 1.0), self.config.many_age_ratio_max)
+        return 1.0 + (largest - 1.0) * (segment_id % age_groups) / (age_groups - 1)
 
     async def _flush(self, aggregator: SegmentAggregator, *, is_small: bool) -> None:
         """Flush until nothing of it is due any more: what came in the meantime may wait for more."""

@@ -118,3 +118,17 @@ async def test_only_a_small_read_is_followed_by_a_pause_and_a_flush_ends_it() ->
         flushed = asyncio.ensure_future(burst.writer.flush(burst.source.last_sequence))
         await burst.pass_time(0.3)
         assert flushed.done() and await burst.stored(TARGET) == 120
+
+
+async def test_others_have_their_turn_while_the_log_is_far_ahead() -> None:
+    reads = 20
+    async with running(WriterConfig(gather_s=0.0, operations_per_read_max=2)) as burst:
+        del burst.reads[:]
+        turns, last = 0, burst.source.last_sequence + 2 * reads
+        for _ in range(2 * reads):
+            burst.log.append(TARGET, bytes(10))
+        burst.source.show_all()
+        while burst.writer._acks.last_read < last:
+            await asyncio.sleep(0)
+            turns += 1
+        assert burst.reads == [2] * reads and turns >= reads

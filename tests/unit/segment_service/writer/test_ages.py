@@ -1,0 +1,67 @@
+"""Segments wait longer for Tier 2 where many do, and fall due in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from segment_service.contracts.operations import MapSegment
+from segment_service.writer.config import WriterConfig, age_groups
+from tests.unit.segment_service.writer.test_bursts import Burst, running
+
+CONFIG: Final = WriterConfig(
+    gather_s=0.0, flush_age_s=1.0, many_segments=10, many_age_ratio_max=5.0, flushes_at_once_max=64, index_age_ratio=2
+)
+first_id: Final = 100
+behind_s: Final = 0.25
+"""How long after a group fell due all of it is in Tier 2."""
+
+
+def fill(burst: Burst, names: Sequence[str]) -> None:
+    """Make segments with ids from ``first_id`` on, and append to each."""
+    for segment_id, name in enumerate(names, first_id):
+        sequence = burst.source.last_sequence + 1
+        burst.log.commit(MapSegment(sequence_number=sequence, name=name, segment_id=segment_id))
+        burst.append(segment_id, 10)
+
+
+def due_s(segment_id: int, longest_s: float) -> float:
+    return 1.0 + (longest_s - 1.0) * (segment_id % age_groups) / (age_groups - 1)
+
+
+@pytest.mark.parametrize(("segments", "longest_s"), [(10, 1.0), (30, 3.0), (80, 5.0)])
+async def test_the_more_segments_wait_the_longer_they_do(segments: int, longest_s: float) -> None:
+    async with running(CONFIG) as burst:
+        fill(burst, [f"scope/stream/{number}.#epoch.0" for number in range(segments)])
+        ids = range(first_id, first_id + segments)
+        await burst.pass_time(1.0 - behind_s)
+        assert not [one for one in ids if await burst.stored(one)]
+        await burst.pass_time(2 * behind_s)
+        stored = [one for one in ids if await burst.stored(one)]
+        assert set(stored) >= {one for one in ids if one % age_groups == 0}
+        assert not [one for one in stored if longest_s > 1.0 and one % age_groups == age_groups - 1]
+        await burst.pass_time(longest_s - 1.0)
+        assert [one for one in ids if await burst.stored(one)] == list(ids)
+
+
+async def test_no_group_comes_before_its_time() -> None:
+    """Of 800, so many are left when half of the groups have gone that the others wait as long as before."""
+    segments, longest_s = 800, 5.0
+    async with running(CONFIG) as burst:
+        fill(burst, [f"scope/stream/{number}.#epoch.0" for number in range(segments)])
+        ids = range(first_id, first_id + segments)
+        await burst.pass_time(due_s(3, longest_s) + behind_s)
+        stored = [one for one in ids if await burst.stored(one)]
+        assert stored == [one for one in ids if one % age_groups <= 3]
+
+
+async def test_an_index_segment_waits_no_longer_than_before() -> None:
+    async with running(CONFIG) as burst:
+        fill(burst, [f"scope/stream/{number}.#epoch.0" for number in range(87)] + ["scope/stream/0.#epoch.0#index"])
+        index = first_id + 87
+        await burst.pass_time(2.0 - behind_s)
+        assert not await burst.stored(index)
+        await burst.pass_time(2 * behind_s)
+        assert await burst.stored(index)
