@@ -60,7 +60,8 @@ class LossPlan:
         if as_of_s is None:
             self._note("nothing that is in Tier 2 can be taken from Tier 1: no loss")
             return
-        servers = self._rng.sample(self._tier1.servers, self._rng.randint(1, len(self._tier1.servers)))
+        taken = self._rng.sample(self._tier1.servers, self._rng.randint(1, len(self._tier1.servers)))
+        servers = self._tier1.with_those_behind(taken)
         # Only a store that starts registers its groups, without which nothing is known about a container.
         is_oracle_emptied = as_of_s == EMPTY_S and self._tier1.oracle in servers
         if self._rng.random() < 0.7 or is_oracle_emptied:

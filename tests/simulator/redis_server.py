@@ -24,6 +24,7 @@ from tests.simulator.redis_values import (
     CommandError,
     Database,
     Reply,
+    Stream,
     as_bytes,
     commands_of,
 )
@@ -92,6 +93,15 @@ class SimulatedRedis:
         self._load()
         self._is_up = True
         return gone
+
+    def has_all_of(self, other: SimulatedRedis) -> bool:
+        """Whether each stream goes as far here as on the other one."""
+        for key, there in other.database.values.items():
+            if isinstance(there, Stream):
+                here = self.database.values.get(key)
+                if not isinstance(here, Stream) or here.last_id < there.last_id:
+                    return False
+        return True
 
     def before_last(self, writes: int) -> float:
         """A time before the last few writes."""

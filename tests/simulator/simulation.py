@@ -154,7 +154,9 @@ class Simulation:
         self.is_ending = True
         for task in faults:
             task.cancel()
-        await asyncio.gather(plan, *faults, return_exceptions=True)
+        for ended in await asyncio.gather(plan, *faults, return_exceptions=True):
+            if isinstance(ended, Exception):
+                self.history.violated("broken", f"a plan of faults ended: {ended!r}")
         await self.nemesis.heal()
         if await self._within(asyncio.gather(*clients), "clients end"):
             await self._audit()

@@ -41,6 +41,18 @@ class Tier1:
     def unknown_commands(self) -> list[str]:
         return [command for server in self.servers for command in server.unknown_commands]
 
+    def with_those_behind(self, servers: list[SimulatedRedis]) -> list[SimulatedRedis]:
+        """The servers, and all others if these are a majority and one of the others lacks something of theirs.
+
+        What such a server has may be more than Tier 2 and less than was acknowledged: nothing would show the loss.
+        """
+        others = [server for server in self.servers if server not in servers]
+        if 2 * len(servers) > len(self.servers) and not all(
+            other.has_all_of(server) for other in others for server in servers
+        ):
+            return [*servers, *others]
+        return servers
+
     def come_back(self, servers: list[SimulatedRedis], as_of_s: float) -> str:
         """Crash the servers, and start them with what was on their disks at that time; says what was taken."""
         taken = 0
