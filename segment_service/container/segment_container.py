@@ -88,6 +88,9 @@ T = TypeVar("T")
 VERIFIED: Final = register("container.verified_before_checkpoint")
 CHECKPOINT_WRITTEN: Final = register("container.checkpoint_before_mark")
 
+last_mark_max_s: Final = 5.0
+"""How long an owner tries to note in Tier 2 what was durable, when its log has lost some of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
@@ -244,8 +247,19 @@ class SegmentContainer(Service):
         if self.failure is not None:
             self.durable_log.fail(self.failure)  # at once, without waiting for what is on its way
         await self.durable_log.stop()
+        if _tells_of_loss(self.failure) and self._writer is not None:
+            await self._leave_mark()
         await self._storage.close()
         self.pending.clear()
+
+    async def _leave_mark(self) -> None:
+        """Note in Tier 2 what was durable: the log has lost some of it, and no later owner may go on unaware."""
+        high_water = self.durable_log.last_durable
+        try:
+            async with asyncio.timeout(last_mark_max_s):
+                await self._storage.mark(high_water)
+        except (PravegaError, TimeoutError) as error:
+            self.log.error("what was durable is not noted in Tier 2", operation=high_water, error=repr(error))
 
     async def _write_first_checkpoint(self) -> None:
         """Write it, if need be after the storage writer made room in a Tier 1 that is full."""
@@ -534,6 +548,13 @@ class SegmentContainer(Service):
         """Go offline at once: nothing new is taken while the parts shut down."""
         self._takes_requests = False
         super().fail(error)
+
+
+def _tells_of_loss(error: BaseException | None) -> bool:
+    """Whether an error is about data that is not what was written, or was caused by one that is."""
+    while error is not None and not isinstance(error, DataCorruption):
+        error = error.__cause__
+    return error is not None
 
 
 def _properties(segment: SegmentMetadata) -> SegmentProperties:

@@ -413,4 +413,6 @@ class LogStream(Service):
         self._error = error
         self._generation += 1
         self._client.close()  # first, so that nothing more is sent of appends whose callers hear of the end
-        self._window.fail(error, UnknownOutcome(f"container {self._container_id}: {error}"))
+        unknown = UnknownOutcome(f"container {self._container_id}: {error}")
+        unknown.__cause__ = error
+        self._window.fail(error, unknown)

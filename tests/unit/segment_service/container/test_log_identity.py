@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import ContainerOffline, DataCorruption, Fenced, PravegaError
+from pravega_common.errors import ContainerOffline, DataCorruption, Fenced, PravegaError, UnknownOutcome
 from segment_service.container.log_verification import find_contradiction
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.log_identity import unknown_identity
@@ -21,6 +21,7 @@ from segment_service.durable_log.recovery import Recovered
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.epoch_marks import decode_mark, encode_mark
+from segment_service.writer.config import WriterConfig
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 
@@ -127,6 +128,31 @@ async def test_an_older_copy_of_the_log_is_refused(kit: ContainerKit, way: str) 
     await crash(container)
     kit.logs.restore(0, copy)
     await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
+
+
+@pytest.mark.parametrize("tier2_is_there", [True, False])
+async def test_a_loss_that_one_owner_found_is_refused_by_the_next(kit: ContainerKit, tier2_is_there: bool) -> None:
+    """Nothing of it is in Tier 2, so nothing else shows it: the owner notes what was durable, if Tier 2 is there."""
+    kit.write_to_tier2(WriterConfig(flush_age_s=3_600.0))
+    container = await kit.open()
+    await container.create_segment("s")
+    copy = kit.logs.backup(0)
+    await container.append("s", [b"A"])
+    lost = UnknownOutcome("container 0: no copy has the entry at 1, below 2")
+    lost.__cause__ = DataCorruption("no copy has the entry at 1, below 2")
+    if not tier2_is_there:
+        kit.chunks.stop()
+    container.fail(lost)
+    with pytest.raises(UnknownOutcome):
+        await container.wait_stopped()
+    kit.chunks.resume()
+    kit.logs.restore(0, copy)
+    if tier2_is_there:
+        await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
+    else:
+        again = await kit.open()
+        assert (await again.get_info("s")).length == 0
+        await again.stop()
 
 
 async def test_a_log_from_before_the_last_owner_is_refused(kit: ContainerKit) -> None:
