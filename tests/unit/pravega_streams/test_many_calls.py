@@ -110,7 +110,7 @@ async def test_one_that_failed_is_asked_again_by_itself(stores: list[FakeStore],
     creating = stores[1].before
     assert isinstance(creating, Creating)
     creating.faults[NAMES[41]] = fault
-    client = RawClient(Stores(*stores), call_time_s=5)
+    client = RawClient(Stores(*stores), call_time_s=5 if fault == "no reply" else 30)
     outcomes = await client.call_many([create(name) for name in names], idempotent=True)
     assert set(kinds(outcomes)) <= {c.SegmentCreated, SegmentExists}
     assert sorted(creating.created, key=NAMES.index) == names[1::2], "each once, none left out"
