@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from controller_service.buckets.spread import bucket_of, buckets_of
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 from pravega_common.services.base import Service
 
 E = TypeVar("E", bound=tuple[Any, ...])
@@ -70,8 +70,7 @@ class BucketJob(Service, Generic[E]):
         started_s = self._clock.monotonic_s()
         async for page in self.pages():
             mine = [entry for entry in page if bucket_of(entry[0], entry[1]) in buckets]
-            for first in range(0, len(mine), self._streams_at_once):
-                await all_ended(map(self.look_after, mine[first : first + self._streams_at_once]))
+            await each_ended(self.look_after, mine, at_once=self._streams_at_once)
         took_s = self._clock.monotonic_s() - started_s
         if took_s > self._period_s:
             self.log.warning("a run took longer than its period", seconds=took_s, period_s=self._period_s)

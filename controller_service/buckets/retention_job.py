@@ -16,7 +16,7 @@ from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import DataCorruption, PravegaError, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.clock import Clock
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 first_run_max_s: Final = 60.0
 """Wait before the first run, unless the period is shorter: so that one that restarts often gets to it at all."""
@@ -104,9 +104,7 @@ class RetentionJob(BucketJob[RetainedStream]):
             except (ScopeNotFound, SegmentNotFound):
                 return
             named = [(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
-            for first in range(0, len(named), streams_at_once_max):
-                page = named[first : first + streams_at_once_max]
-                await all_ended(self._index_stream(scope, name, stream_id) for name, stream_id in page)
+            await each_ended(lambda one: self._index_stream(scope, *one), named, at_once=streams_at_once_max)
             if not token:
                 return
 

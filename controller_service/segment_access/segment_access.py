@@ -76,8 +76,6 @@ class SegmentAccess(Protocol):
 
 async def delete_table_segments(access: SegmentAccess, names: Sequence[str]) -> None:
     """Delete tables, whatever they hold."""
-
-    async def delete(name: str) -> None:
-        await access.delete_table_segment(name, must_be_empty=False)
-
-    await each_ended(delete, names, at_once=calls_at_once_max)
+    await each_ended(
+        lambda name: access.delete_table_segment(name, must_be_empty=False), names, at_once=calls_at_once_max
+    )

@@ -109,12 +109,13 @@ class KeyValueTables:
             return
         failpoint(NUMBER_CHOSEN)
         names = _segments(scope, table, record)
-
-        async def create(name: str) -> None:
-            await self._access.create_table_segment(name, key_length, record.rollover_size_bytes)
-
+        rollover = record.rollover_size_bytes
         try:
-            await each_ended(create, names, at_once=calls_at_once_max)
+            await each_ended(
+                lambda name: self._access.create_table_segment(name, key_length, rollover),
+                names,
+                at_once=calls_at_once_max,
+            )
         except PravegaError:
             # Some of them may exist, and the next attempt asks for nothing if the table was deleted meanwhile.
             await self._take_away_if_gone(scope, table, record)

@@ -20,7 +20,7 @@ from pravega_common.errors import InvalidArgument, ScopeNotFound
 from pravega_common.model.scope_quota import DescribedQuota, ScopeQuota
 from pravega_common.names import MARK_PREFIX, SYSTEM_SCOPE
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "set_scope_quota"
 counted_at_once_max: Final = 16
@@ -103,9 +103,7 @@ class SetScopeQuota:
         while True:
             streams, token = await self._store.list_streams(scope, token)
             named = [(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
-            for start in range(0, len(named), counted_at_once_max):
-                some = named[start : start + counted_at_once_max]
-                await all_ended(self._use.settle(scope, name, stream_id) for name, stream_id in some)
+            await each_ended(lambda one: self._use.settle(scope, *one), named, at_once=counted_at_once_max)
             if not token:
                 return
 
@@ -113,9 +111,9 @@ class SetScopeQuota:
         token = b""
         while True:
             tables, token = await self._tables.page(scope, token)
-            for start in range(0, len(tables), counted_at_once_max):
-                some = tables[start : start + counted_at_once_max]
-                await all_ended(self._table_use.settle(scope, name, table, record) for name, table in some)
+            await each_ended(
+                lambda one: self._table_use.settle(scope, *one, record), tables, at_once=counted_at_once_max
+            )
             if not token:
                 return
 

@@ -20,7 +20,6 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "seal_stream"
-"""Segments that are sealed by calls of their own at the same time, when one of them is lost."""
 
 MARKED = register("controller.seal_marked")
 SEGMENTS_SEALED = register("controller.seal_segments_sealed")

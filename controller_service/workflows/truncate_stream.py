@@ -76,12 +76,10 @@ class TruncateStream:
         if not record.updating:
             await self._note_expiry(context)  # Whoever completed it may have been cut off before this.
             return
-
-        async def truncate(place: tuple[int, int]) -> None:
-            await self._truncate_segment(segment_name(scope, stream, place[0]), place[1])
-
-        places = [(identifier, offset) for identifier, offset in cut.items() if offset >= 0]
-        await each_ended(truncate, places, at_once=calls_at_once_max)
+        places = [
+            (segment_name(scope, stream, identifier), offset) for identifier, offset in cut.items() if offset >= 0
+        ]
+        await each_ended(lambda place: self._truncate_segment(*place), places, at_once=calls_at_once_max)
         failpoint(SEGMENTS_TRUNCATED)
         since = await place_in(context, record.since) if record.since else None
         head = await place_in(context, cut)

@@ -92,11 +92,11 @@ class UpdateStream:
         # Also when the stored policy is the same: an attempt that was cut off may have stored it and pushed nothing.
         epoch = await context.current_epoch()
         policy = configuration.scaling
-
-        async def push(name: str) -> None:
-            await self._access.update_policy(name, policy.scale_type, policy.target_rate)
-
-        await each_ended(push, list(epoch.names(scope, stream)), at_once=calls_at_once_max)
+        await each_ended(
+            lambda name: self._access.update_policy(name, policy.scale_type, policy.target_rate),
+            epoch.names(scope, stream),
+            at_once=calls_at_once_max,
+        )
         failpoint(POLICY_PUSHED)
         now_ms = self._store.clock.wall_ms()
         await self._store.update(scope, stream, lambda fresh: _fix_count(fresh, holder, now_ms), TRANSITION)
