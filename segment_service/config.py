@@ -28,6 +28,7 @@ from pravega_common.services.settings import (
     host_and_port,
 )
 from pravega_common.services.tls import TlsSection
+from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.plog.cluster_registration import group_problems
 from segment_service.storage.s3_access import S3Access
 from segment_service.traffic.busiest_streams import busiest_streams_default
@@ -47,6 +48,7 @@ class StoreSection(Section):
     containers: Annotated[int, Field(ge=1, le=65_536)] = 4
     connections_max: Annotated[int, Field(ge=1)] = 16_384
     connections_per_peer_max: Annotated[int, Field(ge=0)] = 0
+    refusals_per_peer_per_s: Annotated[int, Field(ge=1)] = refusals_per_peer_per_s_default
     local_socket: bool = True
     unflushed_bytes_max: Bytes = 256 * 1024 * 1024
     metrics: OptionalAddress = ""

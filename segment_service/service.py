@@ -199,6 +199,7 @@ class SegmentStoreProcess(Service):
             clock=self._parts.clock,
             connections_max=self.open_files.connections_max,
             connections_per_peer_max=settings.connections_per_peer_max,
+            refusals_per_peer_per_s=settings.refusals_per_peer_per_s,
             tls=self._tls_context,
             tokens=self._tokens,
             authenticates=self._config.security.authentication,

@@ -10,7 +10,7 @@ from pravega_common.services.host_counts import HostCounts
 from segment_service.host.deadlines import DeadlineQueue
 from segment_service.host.held_bytes import OpenFrames, UnsentReplies
 from segment_service.host.in_flight import InFlightBudget
-from segment_service.host.refusals import HostRefusals
+from segment_service.host.refusals import HostRefusals, refusals_per_peer_per_s_default
 
 hello_time_max_s: Final = 10.0
 """Time in which a peer has to say Hello."""
@@ -47,11 +47,16 @@ class ServerBudgets:
     )
 
     @classmethod
-    def of(cls, clock: Clock, in_flight: InFlightBudget | None = None) -> ServerBudgets:
+    def of(
+        cls,
+        clock: Clock,
+        in_flight: InFlightBudget | None = None,
+        refusals_per_peer_per_s: int = refusals_per_peer_per_s_default,
+    ) -> ServerBudgets:
         return cls(
             DeadlineQueue(clock, hello_time_max_s),
             DeadlineQueue(clock, frame_time_max_s),
             UnsentReplies(clock, server_unsent_bytes_max),
-            HostRefusals(clock),
+            HostRefusals(clock, refusals_per_peer_per_s),
             in_flight or InFlightBudget(),
         )

@@ -24,6 +24,7 @@ from segment_service.host.admission import Admission, is_of_controller
 from segment_service.host.budgets import ServerBudgets
 from segment_service.host.connection import Connection, close_linger_s
 from segment_service.host.in_flight import InFlightBudget
+from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
 from segment_service.host.token_check import TokenCheck
@@ -54,6 +55,7 @@ class WireServer(Service):
         random_bytes: Callable[[int], bytes] = os.urandom,
         connections_max: int = connections_max_default,
         connections_per_peer_max: int = 0,
+        refusals_per_peer_per_s: int = refusals_per_peer_per_s_default,
         budget: InFlightBudget | None = None,
         tls: ssl.SSLContext | None = None,
         tokens: DelegationTokens | None = None,
@@ -78,7 +80,7 @@ class WireServer(Service):
         self._servers: list[asyncio.Server] = []
         self.door: TlsDoor | None = None
         """Accepts the connections of a store that speaks TLS."""
-        self.budgets = ServerBudgets.of(self._clock, budget)
+        self.budgets = ServerBudgets.of(self._clock, budget, refusals_per_peer_per_s)
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()

@@ -19,11 +19,11 @@ from pravega_common.wire.commands import (
     RequestBatchAnswered,
 )
 
-refusals_per_s: Final = 400
+refusals_per_peer_per_s_default: Final = 400
 """Refused requests of one host a second; each takes a store some 0.25 ms with what peers send around it, so a host gets
 a tenth of the loop."""
-refusals_burst: Final = 400
-"""Refused requests of a host that cost no pause when it had none before: tokens of many writers may end together. While
+burst_s: Final = 1.0
+"""Seconds whose share costs no pause when a host had no refusals before: tokens of many writers may end together. While
 they come, they may take the whole loop, a tenth of a second then."""
 connection_refusals: Final = 4
 """Refused requests for which a connection counts that ends for its peer's fault, or before it said Hello."""
@@ -46,7 +46,7 @@ def refused_in(reply: Command) -> int:
 class HostRefusals(HostShares):
     """Counts what is refused, by host, and the seconds for which a refused connection is not to be read."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock, refusals_per_s, refusals_burst, pause_max_s)
+    def __init__(self, clock: Clock, per_peer_per_s: int = refusals_per_peer_per_s_default) -> None:
+        super().__init__(clock, per_peer_per_s, per_peer_per_s * burst_s, pause_max_s)
         self.held_back_total = 0
         """Pauses in which a connection was not read for what was refused."""

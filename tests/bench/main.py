@@ -133,6 +133,7 @@ def spark_parser() -> argparse.ArgumentParser:
     add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
     add_variant = functools.partial(add, dest="variants", action="append_const", default=[])
     add_variant("--tls", const="tls", help="the same beside it over TLS, on services of its own")
+    add_variant("--tcp", const="tcp", help="the same beside it without the store's Unix socket, as from other machines")
     add_variant("--three-redis", const="three-redis", help="the same beside it on three Redis servers, likewise")
     add("--rate", type=_positive, default=1_000, help="latency: events a second")
     add("--seconds", type=_positive, default=60, help="latency: how long each run is, after 10 s to warm up")

@@ -23,8 +23,14 @@ from tests.bench.watch import Watch
 
 driver_memory: Final = "4g"
 progress_updates_max: Final = 1_000_000
-VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {"tls": {"tls": True}, "three-redis": {"redis_servers": 3}}
+VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "tls": {"tls": True},
+    "tcp": {},
+    "three-redis": {"redis_servers": 3},
+}
 """Services beside the usual ones, by name: the options of the standalone that differ. The side is ``ours-<name>``."""
+ENVIRONMENTS: Final[Mapping[str, dict[str, str]]] = {"tcp": {"PRAVEGA_SEGMENT_STORE_STORE__LOCAL_SOCKET": "false"}}
+"""What differs in the environment of a variant's services."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,11 @@ def running_rig(
     folder = Path(tempfile.mkdtemp(prefix="pravega-spark-bench-"))
     with ExitStack() as ends:
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
-        cluster = ends.enter_context(_running_cluster(folder / "cluster", tier2))
+        cluster = ends.enter_context(_running_cluster(folder / "cluster", tier2=tier2))
         sides: list[Side] = [PravegaSide(cluster.controller_uri)]
         others: dict[str, int] = {}
         for variant in variants:
-            second = ends.enter_context(_running_cluster(folder / variant, tier2, **VARIANTS[variant]))
+            second = ends.enter_context(_running_cluster(folder / variant, variant, tier2=tier2, **VARIANTS[variant]))
             sides.append(PravegaSide(second.controller_uri, name=f"ours-{variant}", ca_file=second.ca_file))
             others |= {f"{variant}-{name}": pid for name, pid in _services(second).items()}
         if with_kafka:
@@ -97,14 +103,17 @@ def running_rig(
 
 
 @contextmanager
-def _running_cluster(folder: Path, tier2: str, **options: object) -> Iterator[StandaloneProcess]:
+def _running_cluster(folder: Path, variant: str = "", **options: object) -> Iterator[StandaloneProcess]:
     """Prints the last lines of the logs on a failure inside, before the folder goes."""
-    with StandaloneProcess(folder, tier2=tier2, **options) as cluster:
-        try:
-            yield cluster
-        except Exception:
-            say(cluster.log_tail())
-            raise
+    cluster = StandaloneProcess(folder, **options)
+    cluster.start(ENVIRONMENTS.get(variant))
+    try:
+        yield cluster
+    except Exception:
+        say(cluster.log_tail())
+        raise
+    finally:
+        cluster.stop()
 
 
 def _services(cluster: StandaloneProcess) -> Mapping[str, int]:

@@ -28,11 +28,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--quiet", type=float, default=20.0, metavar="S", help="seconds in the quiet, and again beside busy peers"
     )
+    parser.add_argument(
+        "--refusals-per-s",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the share of a host that is refused; 0: as services are",
+    )
     parser.add_argument("--folder", type=Path, help="keep the cluster's folder there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep the result there")
     args = parser.parse_args(arguments)
-    if args.frames < 0 or args.requests < 0 or args.quiet <= 0:
-        parser.error("--frames and --requests must be 0 or more, and --quiet above 0")
+    if min(args.frames, args.requests, args.refusals_per_s) < 0 or args.quiet <= 0:
+        parser.error("--frames, --requests and --refusals-per-s must be 0 or more, and --quiet above 0")
     return args
 
 
@@ -44,7 +51,9 @@ def main() -> int:
         console.print(f"  {line}", markup=False, highlight=False)
 
     with tempfile.TemporaryDirectory(prefix="pravega-fuzz-drill-") as folder:
-        result = run(args.folder or Path(folder), args.frames, args.requests, args.seed, args.quiet, tell)
+        result = run(
+            args.folder or Path(folder), args.frames, args.requests, args.seed, args.quiet, tell, args.refusals_per_s
+        )
     show(console, result)
     if args.json:
         args.json.write_text(

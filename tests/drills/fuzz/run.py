@@ -38,6 +38,11 @@ SETTINGS: Final = {
     "PRAVEGA_SEGMENT_STORE_STORE__UNFLUSHED_BYTES_MAX": str(64 * 1024 * 1024),
 }
 """Small caches: what grows beyond them is found sooner."""
+SHARES: Final = (
+    "PRAVEGA_SEGMENT_STORE_STORE__REFUSALS_PER_PEER_PER_S",
+    "PRAVEGA_CONTROLLER_CONTROLLER__REFUSALS_PER_PEER_PER_S",
+)
+"""The settings of what may be refused of a host, by which most of what peers send waits."""
 
 
 @dataclass
@@ -112,11 +117,24 @@ def _burden(uri: str, seconds: float) -> None:
         wait([pool.submit(_make_frames, f"burden-{number}", target, seconds) for number in range(peers_together)])
 
 
-def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tell: Callable[[str], None]) -> FuzzResult:
-    """Send so many mutated frames and requests, half of them with a user's credentials, and half without any."""
+def run(
+    folder: Path,
+    frames: int,
+    requests: int,
+    seed: int,
+    quiet_s: float,
+    tell: Callable[[str], None],
+    refusals_per_s: int = 0,
+) -> FuzzResult:
+    """Send so many mutated frames and requests, half of them with a user's credentials, and half without any.
+
+    ``refusals_per_s``: what a store and a controller may each refuse of a host, instead of what they refuse else, so
+    that a large run ends sooner; 0 leaves it.
+    """
     cores = CoreShares.of_this_process()
     result = FuzzResult(seed, cores_apart=cores.are_apart)
-    with _settings(), on_cores(cores.services), authenticating_cluster(folder, world.USERS) as cluster:
+    shares = dict.fromkeys(SHARES, str(refusals_per_s)) if refusals_per_s else {}
+    with _settings(SETTINGS | shares), on_cores(cores.services), authenticating_cluster(folder, world.USERS) as cluster:
         uri = cluster.controller_uri
         world.make(uri)
         before = world.fingerprint(uri)
@@ -145,9 +163,9 @@ def run(folder: Path, frames: int, requests: int, seed: int, quiet_s: float, tel
 
 
 @contextmanager
-def _settings() -> Iterator[None]:
-    old = {name: os.environ.get(name) for name in SETTINGS}
-    os.environ.update(SETTINGS)
+def _settings(settings: Mapping[str, str]) -> Iterator[None]:
+    old = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:

@@ -14,11 +14,11 @@ from pravega_common.wire import commands as c
 from segment_service.host.listener import WireServer
 from segment_service.host.refusals import (
     HostRefusals,
+    burst_s,
     connection_refusals,
     new_connection_pause_max_s,
     pause_max_s,
-    refusals_burst,
-    refusals_per_s,
+    refusals_per_peer_per_s_default,
     refused_in,
 )
 from tests.support.eventually import eventually
@@ -29,6 +29,8 @@ from tests.support.security import tokens_of
 from tests.support.wire_client import WireClient
 
 HOST = "127.0.0.1"
+PER_S = refusals_per_peer_per_s_default
+BURST = int(PER_S * burst_s)
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = b"w" * 16
 REFUSED: list[Any] = [
@@ -67,7 +69,7 @@ def question(number: int, clock: ManualClock) -> c.Command:
 
 
 def use_up(server: WireServer) -> None:
-    server.budgets.refusals.note(HOST, refusals_burst)
+    server.budgets.refusals.note(HOST, BURST)
 
 
 async def is_held_back(client: WireClient, clock: ManualClock) -> bool:
@@ -82,13 +84,19 @@ async def is_held_back(client: WireClient, clock: ManualClock) -> bool:
 def test_a_share_is_free_and_comes_back_with_time() -> None:
     clock = ManualClock()
     refusals = HostRefusals(clock)
-    assert refusals.note(HOST, refusals_burst) == 0
-    assert refusals.note(HOST, 10) == pytest.approx(10 / refusals_per_s)
+    assert refusals.note(HOST, BURST) == 0
+    assert refusals.note(HOST, 10) == pytest.approx(10 / PER_S)
     assert refusals.note("other") == 0
-    clock._now_s += 5 / refusals_per_s
-    assert refusals.pause_s(HOST) == pytest.approx(5 / refusals_per_s)
+    clock._now_s += 5 / PER_S
+    assert refusals.pause_s(HOST) == pytest.approx(5 / PER_S)
     clock._now_s += pause_max_s
-    assert refusals.note(HOST, refusals_burst) == 0
+    assert refusals.note(HOST, BURST) == 0
+
+
+def test_the_share_is_as_it_is_set() -> None:
+    refusals = HostRefusals(ManualClock(), per_peer_per_s=20)
+    assert refusals.note(HOST, int(20 * burst_s)) == 0
+    assert refusals.note(HOST, 10) == pytest.approx(0.5)
 
 
 def test_no_pause_is_longer_than_the_limit() -> None:
@@ -111,9 +119,9 @@ async def test_who_is_refused_beyond_the_share_is_not_read_for_a_while(
 
 
 async def test_a_refused_batch_counts_as_its_requests(server: WireServer, client: WireClient) -> None:
-    server.budgets.refusals.note(HOST, refusals_burst - 10)
+    server.budgets.refusals.note(HOST, BURST - 10)
     await client.call(BATCH, c.RequestBatchAnswered)
-    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(40 / refusals_per_s)
+    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(40 / PER_S)
 
 
 async def test_others_of_the_host_are_served_meanwhile(
@@ -151,7 +159,7 @@ async def test_a_new_connection_of_a_host_that_lost_many_waits_a_second_at_most(
     server: WireServer, clock: ManualClock, fault: bytes
 ) -> None:
     use_up(server)
-    server.budgets.refusals.note(HOST, int(refusals_per_s * new_connection_pause_max_s))
+    server.budgets.refusals.note(HOST, int(PER_S * new_connection_pause_max_s))
     peer = await WireClient.connect(server.port, greet=False)
     peer.send(c.Hello(17, 5))
     greeting = asyncio.ensure_future(peer.expect(c.Hello))
@@ -162,7 +170,7 @@ async def test_a_new_connection_of_a_host_that_lost_many_waits_a_second_at_most(
     before_s = server.budgets.refusals.pause_s(HOST)
     peer.send_raw(fault)
     await peer.closed_by_server()
-    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(before_s + connection_refusals / refusals_per_s)
+    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(before_s + connection_refusals / PER_S)
 
 
 async def test_a_connection_that_ends_before_it_says_hello_counts(server: WireServer, clock: ManualClock) -> None:
@@ -171,4 +179,4 @@ async def test_a_connection_that_ends_before_it_says_hello_counts(server: WireSe
     await eventually(lambda: server.connection_count == 1)
     await peer.close()
     await eventually(lambda: server.connection_count == 0)
-    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(connection_refusals / refusals_per_s)
+    assert server.budgets.refusals.pause_s(HOST) == pytest.approx(connection_refusals / PER_S)

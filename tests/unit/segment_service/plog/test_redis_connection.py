@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -30,13 +31,20 @@ class Player:
         self.requests = bytearray()
         self.writer: asyncio.StreamWriter | None = None
         self.arrived = asyncio.Event()
+        self.accepted = asyncio.Event()
+        self.ended = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
-        while data := await reader.read(65536):
-            self.requests += data
-            self.arrived.set()
+        self.accepted.set()
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                self.requests += data
+                self.arrived.set()
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.ended.set()
 
     async def until(self, count: int) -> None:
         while len(self.requests) < count:
@@ -97,9 +105,12 @@ async def player(timers: ManualTimers) -> AsyncIterator[tuple[Player, RedisConne
     connection = await RedisConnection.open(
         address, connect_timeout_s=2.0, reply_timeout_s=reply_timeout_s, timers=timers
     )
+    await player.accepted.wait()
     yield player, connection
     connection.abort()
     server.close()
+    # A connection that is left to the collector disturbs whatever test runs then.
+    await player.ended.wait()
 
 
 def test_commands_are_encoded() -> None:
@@ -192,10 +203,13 @@ def granted_max() -> int:
 
 async def test_a_unix_socket_takes_frames_in_one_piece(tmp_path: Path) -> None:
     """As much as the kernel grants; its own choice made the store and Redis take turns within a frame."""
-    server = await asyncio.start_unix_server(lambda reader, writer: None, tmp_path / "s")
+    player = Player()
+    server = await asyncio.start_unix_server(player.serve, tmp_path / "s")
     connection = await RedisConnection.open(f"unix:{tmp_path / 's'}", connect_timeout_s=5.0, reply_timeout_s=5.0)
     assert connection._transport is not None
+    await player.accepted.wait()
     made = connection._transport.get_extra_info("socket")
     assert made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= min(unix_send_buffer_bytes, granted_max())
     connection.abort()
     server.close()
+    await player.ended.wait()
