@@ -91,7 +91,8 @@ class LossPlan:
     async def _stored_points(self) -> dict[int, float]:
         """For each container, the last time when an append was sent first that Tier 2 has now."""
         found: dict[int, float] = {}
-        for segment in self._history.segments.values():
+        # Asking takes a while, in which segments are made.
+        for segment in list(self._history.segments.values()):
             if segment.created is not Progress.DONE or segment.may_be_gone:
                 continue
             container_id = self._cluster.container_of(segment.name)
