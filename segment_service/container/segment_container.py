@@ -88,8 +88,8 @@ T = TypeVar("T")
 VERIFIED: Final = register("container.verified_before_checkpoint")
 CHECKPOINT_WRITTEN: Final = register("container.checkpoint_before_mark")
 
-last_mark_max_s: Final = 5.0
-"""How long an owner tries to note in Tier 2 what was durable, when its log has lost some of it."""
+loss_note_max_s: Final = 5.0
+"""How long an owner tries to note in one place what was durable, when its log has lost some of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +248,24 @@ class SegmentContainer(Service):
             self.durable_log.fail(self.failure)  # at once, without waiting for what is on its way
         await self.durable_log.stop()
         if _tells_of_loss(self.failure) and self._writer is not None:
-            await self._leave_mark()
+            await self._note_loss()
         await self._storage.close()
         self.pending.clear()
 
-    async def _leave_mark(self) -> None:
-        """Note in Tier 2 what was durable: the log has lost some of it, and no later owner may go on unaware."""
+    async def _note_loss(self) -> None:
+        """Note what was durable: the log has lost some of it, and no later owner may go on unaware. In Tier 2, and
+        beside the log, as either may be away at the same time."""
         high_water = self.durable_log.last_durable
-        try:
-            async with asyncio.timeout(last_mark_max_s):
-                await self._storage.mark(high_water)
-        except (PravegaError, TimeoutError) as error:
-            self.log.error("what was durable is not noted in Tier 2", operation=high_water, error=repr(error))
+        places: dict[str, Callable[[], Awaitable[None]]] = {
+            "Tier 2": lambda: self._storage.mark(high_water),
+            "the control plane": self.durable_log.note_loss,
+        }
+        for place, note in places.items():
+            try:
+                async with asyncio.timeout(loss_note_max_s):
+                    await note()
+            except (PravegaError, TimeoutError) as error:
+                self.log.error("what was durable is not noted", place=place, operation=high_water, error=repr(error))
 
     async def _write_first_checkpoint(self) -> None:
         """Write it, if need be after the storage writer made room in a Tier 1 that is full."""

@@ -67,7 +67,8 @@ class DurableDataLog(Protocol):
 
     async def initialize(self, epoch_min: int = 1) -> None:
         """Take an epoch of at least ``epoch_min``, fence every earlier owner, find the end of the log. ``Fenced`` if
-        somebody came later. No frame is written, changed or deleted."""
+        somebody came later, ``DataCorruption`` if the log has less than ``note_loss`` noted. No frame is written,
+        changed or deleted."""
         ...
 
     async def check_owner(self) -> None:
@@ -126,6 +127,11 @@ class DurableDataLog(Protocol):
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call this when the log is over by itself (fenced, not healed in time, damaged, broken inside), also while
         nobody appends. The futures of the failed appends may end before or after."""
+        ...
+
+    async def note_loss(self) -> None:
+        """Note how much was acknowledged, apart from the frames: the owner found some of them lost, and no later one is
+        to go on unaware. Also after ``close``, which may do it already; an error means that it is not noted."""
         ...
 
     async def close(self) -> None:

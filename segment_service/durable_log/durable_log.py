@@ -218,6 +218,10 @@ class DurableLog(Service):
             self.fail(error)
             raise
 
+    async def note_loss(self) -> None:
+        """See ``DurableDataLog.note_loss``."""
+        await self._log.note_loss()
+
     async def on_stop(self) -> None:
         processor = self._processor
         if processor is not None:

@@ -133,6 +133,9 @@ class FileDataLog(Service):
         if not self.is_full:
             await self._folder.run(self._folder.restore_reserve)
 
+    async def note_loss(self) -> None:
+        """The state of the log, which ``close`` writes, says how much was acknowledged."""
+
     async def close(self) -> None:
         self._failure_callbacks.clear()
         await self.stop()

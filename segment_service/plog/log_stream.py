@@ -76,6 +76,8 @@ class LogStream(Service):
         self._active = self._recorded = first
         self._sent_last = self._acked_last = chain.last
         self._acked_offset = 0  # end of the last acknowledged frame in the recorded plog
+        self.acked_frames = chain.next_sequence or 0
+        """The number of the first frame that was not acknowledged."""
         self._generation = 0
         self._broken = False
         self._error: PravegaError | None = None
@@ -204,6 +206,7 @@ class LogStream(Service):
             frame = sent.popleft()
             self._full.clear()
             self._acked_last = frame.address
+            self.acked_frames = frame.sequence + 1
             self._acked_offset = frame.address.offset + envelope_bytes + frame.payload_bytes
             self._patience.acknowledged()
             if not frame.future.done():

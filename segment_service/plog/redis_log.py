@@ -18,6 +18,7 @@ from segment_service.plog.chain import Chain, find_end, offset_max, sealed_entri
 from segment_service.plog.group_choice import FixedChoice, GroupChoice
 from segment_service.plog.group_contract import OpenPlog
 from segment_service.plog.log_stream import LogStream
+from segment_service.plog.loss_note import LossNote, LossNotes
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
@@ -58,6 +59,7 @@ class RedisDataLog:
         self._cluster_name = cluster_name
         self._settings = settings or PlogSettings()
         self._clock = clock or SystemClock()
+        self._notes = LossNotes(cpo, container_id)
         self._choice = choice or FixedChoice()
         self._client: PersistenceClient | None = None
         self._manager: MetadataManager | None = None
@@ -108,6 +110,7 @@ class RedisDataLog:
         try:
             epoch = await self._cpo.take_epoch(self._container_id, self._owner, epoch_min)
             await MetadataManager(self._container_id, client, self._cpo, self._clock).start_over(epoch)
+            await self._notes.begin_again(epoch)
         finally:
             client.close()
 
@@ -183,6 +186,10 @@ class RedisDataLog:
             if part is not None:
                 part.on_failure(callback)
 
+    async def note_loss(self) -> None:
+        stream = self._required_stream()
+        await self._notes.put(LossNote(self.epoch, stream.acked_frames))
+
     async def close(self) -> None:
         self._closed = True
         if self._stream is not None:
@@ -241,6 +248,7 @@ class RedisDataLog:
     async def _recover_end(self, client: PersistenceClient, epoch: int, record: StreamRecord) -> tuple[Chain, int]:
         """Fence the last data plog and seal it at its last contiguous frame; the chain there, and that offset."""
         if not record.plogs:
+            await self._notes.compare(0)
             return Chain(next_sequence=0), 0
         last = record.last
         group = client.group_of(last.plog_id)
@@ -249,6 +257,7 @@ class RedisDataLog:
         chain = Chain(last.first_sequence, last.previous)
         try:
             end = await find_end(fenced.read(0, offset_max), last.number, 0, chain)
+            await self._notes.compare(chain.next_sequence or 0)
         except DataCorruption as error:
             raise fenced.explained(error) from error
         await fenced.settle(end.offset)

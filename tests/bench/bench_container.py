@@ -84,6 +84,9 @@ class InstantLog:
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         pass
 
+    async def note_loss(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

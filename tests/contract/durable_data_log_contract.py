@@ -175,6 +175,19 @@ class DurableDataLogContract:
                 await log.append(frame)
         await log.append([bytes(frame_bytes_max)])
 
+    async def test_a_log_that_has_what_was_noted_goes_on(self, make_log: MakeLog) -> None:
+        log = await make_log(1)
+        for number in range(3):
+            await log.append([b"%d" % number])
+        await log.close()
+        await log.note_loss()
+        for number in (3, 4):
+            log = await make_log(1)
+            assert await payloads(log) == [b"%d" % one for one in range(number)]
+            await log.append([b"%d" % number])
+            await log.note_loss()
+        assert len(await payloads(await make_log(1))) == 5
+
     async def test_closing_twice_and_with_appends_in_flight(self, make_log: MakeLog) -> None:
         log = await make_log(1)
         await log.append([b"acked"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from pravega_common.errors import DataCorruption
 from segment_service.plog.entry import envelope_bytes
 from segment_service.plog.plog import PlogId, PlogKeys
 from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.redis_log import RedisDataLog
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import WriterHistory, recover, shared_cpo, write_frames
 from tests.support.server_fixtures import own_redis as own_redis
@@ -84,6 +85,57 @@ async def test_damaged_data_is_not_replayed(
     with pytest.raises(DataCorruption, match=message):
         await recover(cpo, SETTINGS)
     assert len(history.acked) == 40
+
+
+async def found_short(server: RedisServer, *, notes: bool) -> tuple[InMemoryCPO, Callable[[], Awaitable[None]]]:
+    """A log whose last frame of three is gone, which its owner noted or not; and what brings the frame back."""
+    cpo = await shared_cpo(server.address)
+    log, _ = await recover(cpo, SETTINGS)
+    for number in range(3):
+        await log.append([b"%d" % number])
+    assert log._manager is not None
+    last = log._manager.state.streams["data"].plogs[-1].plog_id
+    await log.close()
+    if notes:
+        await log.note_loss()
+    whole: Entries = []
+
+    def without_last(entries: Entries) -> Entries:
+        whole.extend(entries)
+        return entries[:-1]
+
+    await rewrite(server.address, last, without_last)
+    return cpo, lambda: rewrite(server.address, last, lambda _: whole)
+
+
+async def test_what_is_left_of_a_log_may_be_consistent(own_redis: RedisServer) -> None:
+    cpo, _ = await found_short(own_redis, notes=False)
+    log, found = await recover(cpo, SETTINGS)
+    assert [bytes(entry.payload) for entry in found] == [b"0", b"1"]
+    await log.close()
+
+
+async def test_a_log_that_is_shorter_than_its_owner_noted_is_refused_until_it_is_whole(own_redis: RedisServer) -> None:
+    cpo, bring_back = await found_short(own_redis, notes=True)
+    for _ in range(2):
+        with pytest.raises(DataCorruption, match="ends at frame 2, but the owner of epoch 1 had acknowledged 3 frames"):
+            await recover(cpo, SETTINGS)
+    await bring_back()
+    log, found = await recover(cpo, SETTINGS)
+    assert [bytes(entry.payload) for entry in found] == [b"0", b"1", b"2"]
+    await log.close()
+
+
+async def test_a_log_that_begins_again_is_not_compared_with_the_one_before(own_redis: RedisServer) -> None:
+    cpo, _ = await found_short(own_redis, notes=True)
+    await RedisDataLog(1, "restore", cpo, "test", SETTINGS).discard(5)
+    log, found = await recover(cpo, SETTINGS)
+    assert found == []
+    await log.append([b"new"])
+    await log.close()
+    log, found = await recover(cpo, SETTINGS)
+    assert [bytes(entry.payload) for entry in found] == [b"new"]
+    await log.close()
 
 
 @pytest.mark.parametrize("change", [flip(1, envelope_bytes + 3), lambda entries: entries[:1]])

@@ -100,6 +100,9 @@ class InMemoryLogStore:
         self.faults = LogFaults()
         self._bytes_per_plog = bytes_per_plog
         self._logs: dict[int, _ContainerLog] = {}
+        self.loss_notes: dict[int, int] = {}
+        """What ``note_loss`` noted, by container: frames."""
+        self.are_notes_away = False
 
     def container(self, container_id: int) -> _ContainerLog:
         return self._logs.setdefault(container_id, _ContainerLog())
@@ -161,6 +164,7 @@ class InMemoryDataLog:
         self._failure_callbacks: list[Callable[[BaseException], None]] = []
         self._full = asyncio.Event()
         self._urgent = 0
+        self._acked_frames = 0
 
     @property
     def replication(self) -> Replication:
@@ -194,6 +198,12 @@ class InMemoryDataLog:
         error, self._store.faults.initialize_error = self._store.faults.initialize_error, None
         if error is not None:
             raise error
+        noted, self._acked_frames = self._store.loss_notes.get(self._container_id, 0), self._stored_frames
+        if self._acked_frames < noted:
+            raise DataCorruption(
+                f"container {self._container_id}: the log ends at frame {self._acked_frames}, but {noted} frames had "
+                "been acknowledged before some were found lost"
+            )
         self._epoch = self._store.take_epoch(self._container_id, epoch_min)
 
     async def check_owner(self) -> None:
@@ -237,6 +247,11 @@ class InMemoryDataLog:
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         self._failure_callbacks.append(callback)
+
+    async def note_loss(self) -> None:
+        if self._store.are_notes_away:
+            raise Unavailable(f"container {self._container_id}: injected: nothing can be noted")
+        self._store.loss_notes[self._container_id] = self._acked_frames
 
     async def close(self) -> None:
         self._failure_callbacks.clear()
@@ -290,8 +305,14 @@ class InMemoryDataLog:
             self._end(UnknownOutcome(f"{where}: injected loss of the answer"))
             return
         self._pending.popleft()
+        self._acked_frames = self._stored_frames
         if not future.done():
             future.set_result(address)
+
+    @property
+    def _stored_frames(self) -> int:
+        log = self._store.container(self._container_id)
+        return log.removed + len(log.entries)
 
     @property
     def _superseded(self) -> bool:

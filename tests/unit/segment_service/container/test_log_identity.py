@@ -130,9 +130,9 @@ async def test_an_older_copy_of_the_log_is_refused(kit: ContainerKit, way: str) 
     await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
 
 
-@pytest.mark.parametrize("tier2_is_there", [True, False])
-async def test_a_loss_that_one_owner_found_is_refused_by_the_next(kit: ContainerKit, tier2_is_there: bool) -> None:
-    """Nothing of it is in Tier 2, so nothing else shows it: the owner notes what was durable, if Tier 2 is there."""
+@pytest.mark.parametrize("away", ["nothing", "Tier 2", "the control plane", "both"])
+async def test_a_loss_that_one_owner_found_is_refused_by_the_next(kit: ContainerKit, away: str) -> None:
+    """Nothing of it is in Tier 2, so nothing else shows it: the owner notes what was durable where it can."""
     kit.write_to_tier2(WriterConfig(flush_age_s=3_600.0))
     container = await kit.open()
     await container.create_segment("s")
@@ -140,19 +140,22 @@ async def test_a_loss_that_one_owner_found_is_refused_by_the_next(kit: Container
     await container.append("s", [b"A"])
     lost = UnknownOutcome("container 0: no copy has the entry at 1, below 2")
     lost.__cause__ = DataCorruption("no copy has the entry at 1, below 2")
-    if not tier2_is_there:
+    if away in ("Tier 2", "both"):
         kit.chunks.stop()
+    kit.logs.are_notes_away = away in ("the control plane", "both")
     container.fail(lost)
     with pytest.raises(UnknownOutcome):
         await container.wait_stopped()
     kit.chunks.resume()
     kit.logs.restore(0, copy)
-    if tier2_is_there:
-        await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
-    else:
+    if away == "both":
         again = await kit.open()
         assert (await again.get_info("s")).length == 0
         await again.stop()
+    elif away == "the control plane":
+        await assert_refused(kit, "an older copy of Tier 1 came back: the log ends at operation")
+    else:
+        await assert_refused(kit, "frames had been acknowledged before some were found lost")
 
 
 async def test_a_log_from_before_the_last_owner_is_refused(kit: ContainerKit) -> None:
