@@ -6,7 +6,6 @@ removes it or, if it had to be empty and is not, opens it again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -23,7 +22,7 @@ from controller_service.workflows.states import no_way_back
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, SegmentNotFound, StreamNotFound
 from pravega_common.names import MARK_PREFIX
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 
 KIND: Final = "delete_scope"
 IF_EMPTY_KIND: Final = "delete_scope_if_empty"
@@ -140,20 +139,16 @@ class DeleteScope:
         await self._tables.delete_within(scope, name, table.table_id)
 
     async def _delete_streams(self, scope: str) -> None:
-        slots = asyncio.Semaphore(streams_concurrent_max)
-
-        async def delete(stream: str, stream_id: str) -> None:
-            async with slots:
-                await self._delete_one(scope, stream, stream_id)
-
         token = b""
         while True:
             try:
                 streams, token = await self._store.list_streams(scope, token)
             except ScopeNotFound:
                 return
-            await all_ended(
-                delete(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)
+            await each_ended(
+                lambda stream: self._delete_one(scope, stream[0], stream[1].stream_id),
+                [stream for stream in streams if not stream[0].startswith(MARK_PREFIX)],
+                at_once=streams_concurrent_max,
             )
             if not token:
                 return

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import all_ended, each_ended
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, SEGMENT_LENGTHS
 from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
@@ -105,21 +105,19 @@ class RawClient:
             except PravegaError:
                 continue
             asked.setdefault(key, []).append(segment)
-        slots = asyncio.Semaphore(batches_at_store_max)
 
-        async def ask(endpoint: Endpoint, token: str, some: Sequence[str]) -> list[tuple[str, int]]:
-            async with slots:
-                try:
-                    return await self._lengths_at(endpoint, token, some, deadline)
-                except PravegaError:
-                    return []
+        async def ask(part: tuple[Endpoint, str, Sequence[str]]) -> list[tuple[str, int]]:
+            try:
+                return await self._lengths_at(*part, deadline)
+            except PravegaError:
+                return []
 
-        parts = (
-            ask(endpoint, token, names[first : first + lengths_together_max])
+        parts = [
+            (endpoint, token, names[first : first + lengths_together_max])
             for (endpoint, token), names in asked.items()
             for first in range(0, len(names), lengths_together_max)
-        )
-        return dict(_joined(await all_ended(parts)))
+        ]
+        return dict(_joined(await each_ended(ask, parts, at_once=batches_at_store_max)))
 
     async def _lengths_at(
         self, endpoint: Endpoint, token: str, segments: Sequence[str], deadline: Deadline
@@ -175,36 +173,33 @@ class RawClient:
             return [error for _ in calls]
         if knows:
             return await self._in_batches(connection, calls, deadline)
-        slots = asyncio.Semaphore(calls_at_store_max)
 
-        async def alone(call: SegmentCall[R]) -> list[R | PravegaError]:
-            async with slots:
-                try:
-                    return [await self._once(call.segment, call.make, call.expect, deadline)]
-                except PravegaError as error:
-                    return [error]
+        async def alone(call: SegmentCall[R]) -> R | PravegaError:
+            try:
+                return await self._once(call.segment, call.make, call.expect, deadline)
+            except PravegaError as error:
+                return error
 
-        return _joined(await all_ended(map(alone, calls)))
+        return await each_ended(alone, calls, at_once=calls_at_store_max)
 
     async def _in_batches(
         self, connection: WireConnection, calls: Sequence[SegmentCall[R]], deadline: Deadline
     ) -> list[R | PravegaError]:
         """One attempt at each; batches are made in turn, so that the store has one to serve before the last is made."""
-        slots, turn = asyncio.Semaphore(batches_at_store_max), asyncio.Lock()
+        turn = asyncio.Lock()
 
         async def together(part: Sequence[SegmentCall[R]]) -> list[R | PravegaError]:
-            async with slots:
-                try:
-                    async with turn, asyncio.timeout(deadline.remaining_s):
-                        batches = await self._batches(part)
-                except TimeoutError:
-                    return [Unavailable(f"no token within {self._call_time_s} s") for _ in part]
-                except PravegaError as error:
-                    return [error for _ in part]
-                return _joined([await self._answered(connection, batch, deadline) for batch in batches])
+            try:
+                async with turn, asyncio.timeout(deadline.remaining_s):
+                    batches = await self._batches(part)
+            except TimeoutError:
+                return [Unavailable(f"no token within {self._call_time_s} s") for _ in part]
+            except PravegaError as error:
+                return [error for _ in part]
+            return _joined([await self._answered(connection, batch, deadline) for batch in batches])
 
-        parts = (calls[first : first + calls_together_max] for first in range(0, len(calls), calls_together_max))
-        return _joined(await all_ended(map(together, parts)))
+        parts = [calls[first : first + calls_together_max] for first in range(0, len(calls), calls_together_max)]
+        return _joined(await each_ended(together, parts, at_once=batches_at_store_max))
 
     async def _batches(self, calls: Sequence[SegmentCall[R]]) -> list[SegmentBatch[R]]:
         batches = [SegmentBatch[R]()]

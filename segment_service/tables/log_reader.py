@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from pravega_common.errors import DataCorruption
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import each_ended
 from segment_service.contracts.segment_store import SegmentStore, read_bytes_max
 from segment_service.tables.entry_serializer import TableRecord, parse_records, record_bytes_max, value_offset
 from segment_service.tables.key_index import Slot
@@ -81,15 +81,14 @@ async def read_log(
 
 async def read_values(store: SegmentStore, segment: str, found: list[tuple[bytes, Slot]]) -> list[bytes]:
     """The value of each (key, slot): from memory where it is kept, else from the segment."""
-    slots = asyncio.Semaphore(value_reads_in_flight_max)
 
-    async def read(key: bytes, slot: Slot) -> bytes:
-        async with slots:
-            return await read_exactly(store, segment, value_offset(slot.offset, len(key)), slot.value_length)
+    async def read(position: int) -> bytes:
+        key, slot = found[position]
+        return await read_exactly(store, segment, value_offset(slot.offset, len(key)), slot.value_length)
 
     values: list[bytes | None] = [slot.value for _, slot in found]
     missing = [position for position, value in enumerate(values) if value is None]
-    fetched = await all_ended(read(*found[position]) for position in missing)
+    fetched = await each_ended(read, missing, at_once=value_reads_in_flight_max)
     for position, value in zip(missing, fetched, strict=True):
         values[position] = value
     return [value for value in values if value is not None]
