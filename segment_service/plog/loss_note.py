@@ -53,9 +53,9 @@ class LossNotes:
             await self._cpo.replace_constant(self._key, standing, note.encode())
 
     async def begin_again(self, epoch: int) -> None:
-        """A log without frames takes the place of the one before, from this epoch on."""
-        if await self._cpo.get_constant(self._key) is not None:
-            await self.put(LossNote(epoch, 0))
+        """A log without frames takes the place of the one before, from this epoch on: what an earlier owner still
+        notes is not about it."""
+        await self.put(LossNote(epoch, 0))
 
     async def compare(self, frames: int) -> None:
         """``DataCorruption`` if the log has fewer frames than the note says were acknowledged."""

@@ -76,6 +76,10 @@ class MapObjects:
         """As ``GarbageCollector.discard``."""
         self._garbage.discard(names)
 
+    async def pass_barrier(self) -> None:
+        """As ``GarbageCollector.pass_barrier``."""
+        await self._garbage.pass_barrier()
+
     # --- manifests
 
     async def newest_manifest(self, *, check_epoch: bool = True) -> tuple[MapManifest | None, list[str]]:

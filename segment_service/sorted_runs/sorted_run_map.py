@@ -268,10 +268,10 @@ class SortedRunMap:
         """The error for an object that the newest manifest known here lists and that is gone: a later owner deletes
         what its own manifests replaced."""
         manifest, _ = await self._objects.newest_manifest()  # ``Fenced`` if it is a later owner's
-        return DataCorruption(
-            f"map {self.map_name} in Tier 2: {error.segment} is missing, which manifest "
-            f"{manifest.id if manifest is not None else None} lists; {REMEDY}"
-        )
+        if manifest is None:
+            await self._objects.pass_barrier()  # one that removed the map leaves nothing that shows its epoch
+        listed = "and so is every manifest" if manifest is None else f"which manifest {manifest.id} lists"
+        return DataCorruption(f"map {self.map_name} in Tier 2: {error.segment} is missing, {listed}; {REMEDY}")
 
     async def remove_all(self) -> None:
         async with self._removing, AsyncExitStack() as merges:

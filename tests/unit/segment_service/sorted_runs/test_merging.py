@@ -8,6 +8,7 @@ import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.runtime.clock import SystemClock
+from segment_service.contracts.segment_storage import Barrier
 from segment_service.sorted_runs.map_manifest import Run, RunFile
 from segment_service.sorted_runs.merging import runs_max, runs_to_merge
 from segment_service.sorted_runs.run_reader import look_up
@@ -46,9 +47,11 @@ def test_a_byte_is_rewritten_a_logarithmic_number_of_times() -> None:
     assert written <= 10_000 * 15
 
 
-async def opened(chunks: InMemoryChunkStorage, epoch: int) -> tuple[RollingStorage, SortedRunMaps, SortedRunMap]:
+async def opened(
+    chunks: InMemoryChunkStorage, epoch: int, barrier: Barrier = nothing
+) -> tuple[RollingStorage, SortedRunMaps, SortedRunMap]:
     storage = RollingStorage(chunks, 5, SystemClock(), background=False)
-    await storage.start(epoch, nothing, lambda: STAMP)
+    await storage.start(epoch, barrier, lambda: STAMP)
     maps = SortedRunMaps(5, chunks, storage, SystemClock())
     things = maps.sorted_map("things")
     await things.open()
@@ -141,6 +144,29 @@ async def test_a_missing_file_is_named() -> None:
     await chunks.delete(lost)
     with pytest.raises(DataCorruption, match=f"{lost} is missing.*restore"):
         await (await open_map(chunks, 2)).get(b"a")
+
+
+async def test_an_owner_whose_map_a_later_one_removed_is_fenced_and_reports_no_damage() -> None:
+    """The later owner leaves nothing of the map that would show its epoch."""
+    chunks = InMemoryChunkStorage()
+
+    async def barrier() -> None:
+        if is_superseded:
+            raise Fenced("epoch 2 took over")
+
+    is_superseded = False
+    _, _, things = await opened(chunks, 1, barrier)
+    await things.flush({b"a": b"1"}, STAMP)
+    is_superseded = True
+    storage, _, later = await opened(chunks, 2)
+    await later.remove_all()
+    await collect(storage)
+    assert not files(chunks)
+    with pytest.raises(Fenced, match="epoch 2 took over"):
+        await things.get(b"a")
+    is_superseded = False
+    with pytest.raises(DataCorruption, match=r"is missing, and so is every manifest.*restore"):
+        await things.get(b"a")
 
 
 async def test_a_damaged_file_is_named_and_a_flipped_bit_on_the_way_is_read_again() -> None:
