@@ -109,7 +109,13 @@ class SegmentStorage(Protocol):
         ...
 
     async def state(self, segment_id: int) -> StorageState | None:
-        """The state as the manifests in Tier 2 say now, past any cache; ``None`` if Tier 2 has nothing."""
+        """The state as the manifests in Tier 2 say now, past any cache; ``None`` if Tier 2 has nothing. Puts without an
+        answer that are done later, an earlier owner's too, may change it."""
+        ...
+
+    async def settled_state(self, segment_id: int, known_length: int) -> StorageState | None:
+        """As ``state``, and what it says beyond ``known_length`` bytes that are not sealed stays, whatever becomes of
+        puts without an answer."""
         ...
 
     async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:

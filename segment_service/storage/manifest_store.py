@@ -56,6 +56,9 @@ class ManifestStore:
         self._layout = layout
         self._garbage = garbage
         self._numbers = itertools.count(1)
+        self._unanswered: dict[int, int] = {}
+        """By segment, the highest number of this epoch under which a manifest may still come, if no put had an answer
+        since."""
         self._views: OrderedDict[int, SegmentView] = OrderedDict()
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -139,6 +142,12 @@ class ManifestStore:
         live = {view.name, view.base_name}
         return [self._layout.manifest(old) for old in dict.fromkeys(replaced) if old not in live]
 
+    def is_settled(self, view: SegmentView) -> bool:
+        """Whether the manifest that counts is of this epoch, and none that was put without an answer can replace it."""
+        if view.name is None or view.name.id.epoch != self.epoch:
+            return False
+        return view.name.id.sequence >= self._unanswered.get(view.segment_id, 0)
+
     async def _put_manifest(
         self, view: SegmentView, change: Change, foreign: bool, entry: Entry | None
     ) -> tuple[Manifest, ManifestName]:
@@ -156,11 +165,13 @@ class ManifestStore:
 
         def fresh() -> tuple[tuple[Manifest, ManifestName], str, Sequence[Buffer]]:
             manifest = draft.with_id(ManifestId(self.epoch, self._new_placed_number(is_entry=is_entry)))
+            self._unanswered[view.segment_id] = manifest.id.sequence
             name = manifest.name(foreign)
             return (manifest, name), self._layout.manifest(name), [encode(manifest)]
 
         unanswered: list[str] = []
         stored = await self.put_fresh(fresh, unanswered, put)
+        self._unanswered.pop(view.segment_id, None)
         self._discard_unanswered(view.segment_id, unanswered)
         return stored
 

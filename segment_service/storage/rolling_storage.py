@@ -149,10 +149,21 @@ class RollingStorage:
 
     async def state(self, segment_id: int) -> StorageState | None:
         async with self._changing(segment_id):
+            return _state_of(await self._manifests.load(segment_id))
+
+    async def settled_state(self, segment_id: int, known_length: int) -> StorageState | None:
+        async with self._changing(segment_id):
             view = await self._manifests.load(segment_id)
-            if not view.exists:
-                return None
-            return StorageState(segment_id, view.start_offset, view.length, view.is_sealed)
+            if view.length > known_length or view.is_sealed:
+                await self._settle(view)
+            return _state_of(view)
+
+    async def _settle(self, view: SegmentView) -> None:
+        """Store the state of a segment that exists again, unless it is sure to stay: manifests of other states, put
+        without an answer by this owner or an earlier one, may come later and count more than the one that was found."""
+        if view.exists and not self._manifests.is_settled(view):
+            async with self._journal.noted(view.segment_id):
+                await self._manifests.commit(view, Change())
 
     async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:
         length = sum(len(buffer) for buffer in data)
@@ -165,7 +176,7 @@ class RollingStorage:
             if offset != view.length:
                 raise BadOffset(_label(segment_id), view.length, offset)
             if not length and view.exists:
-                return
+                return await self._settle(view)
             async with self._journal.noted(segment_id):
                 await self._write(view, data, length, sequence)
             self.compactor.consider(view)
@@ -201,7 +212,7 @@ class RollingStorage:
         async with self._changing(segment_id):
             view = await self._live_or_new(segment_id)
             if view.is_sealed:
-                return
+                return await self._settle(view)
             async with self._journal.noted(segment_id):
                 await self._marks.cover(sequence)
                 await self._manifests.commit(view, Change(seal=True))
@@ -210,7 +221,7 @@ class RollingStorage:
         async with self._changing(segment_id):
             view = await self._live_or_new(segment_id)
             if offset <= view.start_offset:
-                return
+                return await self._settle(view)
             if offset > view.length and view.is_sealed:
                 raise BadOffset(_label(segment_id), view.length, offset)
             count = view.chunks_below(offset)
@@ -232,7 +243,7 @@ class RollingStorage:
             if not source.exists:
                 if target.length < offset:
                     raise BadOffset(_label(target_id), target.length, offset)
-                return
+                return await self._settle(target)
             if source.start_offset:
                 raise UnsupportedOperation(
                     f"segment {source_id} was truncated at {source.start_offset}, it cannot join"
@@ -244,6 +255,8 @@ class RollingStorage:
                 await self._marks.cover(sequence)
                 if target.length < offset + source.length:
                     await self._take_over(target, source)
+                else:
+                    await self._settle(target)
                 await self._hand_over(source, target_id)
 
     async def _take_over(self, target: SegmentView, source: SegmentView) -> None:
@@ -355,6 +368,10 @@ class RollingStorage:
             raise ContainerOffline("Tier 2 of this container is closed here")
         async with self._manifests.lock(segment_id):
             yield
+
+
+def _state_of(view: SegmentView) -> StorageState | None:
+    return StorageState(view.segment_id, view.start_offset, view.length, view.is_sealed) if view.exists else None
 
 
 def _label(segment_id: int) -> str:

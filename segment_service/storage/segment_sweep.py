@@ -177,9 +177,9 @@ class SegmentSweep:
         return len(orphans)
 
     async def _claim(self, view: SegmentView) -> None:
-        """Store a manifest of this epoch if the newest one is of an earlier one. For a segment that is not in Tier 2 it
-        is a tombstone, which the next owner removes with all others."""
-        if view.name is not None and view.name.id.epoch == self._manifests.epoch:
+        """Store a manifest of this epoch unless the newest one is, and stays the newest. For a segment that is not in
+        Tier 2 it is a tombstone, which the next owner removes with all others."""
+        if self._manifests.is_settled(view):
             return
         async with self._journal.noted(view.segment_id, is_lasting=not view.exists):
             await self._manifests.commit(view, Change(delete=not view.exists))

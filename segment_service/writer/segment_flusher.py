@@ -175,7 +175,9 @@ class SegmentFlusher:
 
         Without ``notify`` the container keeps the bytes in the cache.
         """
-        state = await self._storage.state(aggregator.segment_id)
+        metadata = self._source.segment(aggregator.segment_id)
+        known = 0 if metadata is None or metadata.is_deleted else metadata.storage_length
+        state = await self._storage.settled_state(aggregator.segment_id, known)
         metadata = self._source.segment(aggregator.segment_id)
         found = state.length if state is not None else 0
         if metadata is not None and not metadata.is_deleted:

@@ -47,6 +47,9 @@ class FakeSegmentStorage:
             return None
         return StorageState(segment_id, self.starts.get(segment_id, 0), len(data), False)
 
+    async def settled_state(self, segment_id: int, known_length: int) -> StorageState | None:
+        return await self.state(segment_id)
+
     async def write(self, segment_id: int, offset: int, data: Sequence[Buffer], sequence: int | None = None) -> None:
         self.segments.setdefault(segment_id, bytearray()).extend(b"".join(data))
 
