@@ -41,6 +41,7 @@ class Leftovers:
 
     async def check(self) -> None:
         """Report what is left of earlier owners, and what is missing."""
+        await self._tier2.faulty.puts_ended()
         for _ in range(rounds):
             for store in self._cluster.alive:
                 self._cluster.kill(store.process, "to sweep once more")

@@ -82,7 +82,7 @@ class LossPlan:
             return None
         highest = min(stored.values())
         way = self._rng.random()
-        if way < 0.2:
+        if way < 0.2 or highest <= self._started_s:  # or Tier 2 has no append of some container: all of Tier 1 goes
             return EMPTY_S
         if way < 0.6:
             return highest

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.runtime.clock import Clock
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.simulator.network import Network
 from tests.simulator.virtual_loop import VirtualClock
@@ -30,14 +31,25 @@ class WatchedChunkStorage(FaultyChunkStorage):
     on_put: Callable[[str], object] | None = None
     """Called with the name of each object that was put."""
 
+    def __init__(self, inner: ChunkStorage, rng: random.Random, clock: Clock) -> None:
+        super().__init__(inner, rng, clock)
+        self._under_way: set[asyncio.Task[None]] = set()
+
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         if self.stuck_prefix and name.startswith(self.stuck_prefix):
             self.stuck_puts += 1
             self.put_late(name, data)
             raise UnknownOutcome(f"no answer for {name}")
-        await super().put(name, data)
+        putting = asyncio.ensure_future(super().put(name, data))
+        self._under_way.add(putting)
+        putting.add_done_callback(self._under_way.discard)
+        await putting
         if self.on_put is not None:
             self.on_put(name)
+
+    async def puts_ended(self) -> None:
+        """Return once all puts are done that are on their way now; their senders may have given them up long ago."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
 class Tier2:
