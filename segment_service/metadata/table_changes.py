@@ -33,6 +33,8 @@ class TableChanges:
     def __init__(self) -> None:
         self.knows_table = False
         """Whether ``in_table`` of every segment is known to be right: not while a log is replayed."""
+        self.flushes = 0
+        """How often the table got what was taken."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when there is something to flush, and when there is much."""
         self._changed: dict[int, None] = {}
@@ -107,6 +109,7 @@ class TableChanges:
         for name in self._taken.gone.values():
             self._removed(name)
         self._taken = Taken()
+        self.flushes += 1
 
     def _removed(self, name: str) -> None:
         count = self._gone_names[name] - 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pravega_common.errors import ContainerOffline, DataCorruption, PravegaError, Throttled
+from pravega_common.errors import ContainerOffline, DataCorruption, PravegaError, Throttled, Unavailable
 from pravega_common.names import INDEX_SUFFIX, index_segment_name, is_index_segment, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
@@ -22,6 +22,8 @@ look_ups_max: Final = 10_000
 """Names that are looked up, or wait for it."""
 look_ups_at_once_max: Final = 64
 """Look-ups that ask Tier 2 at the same time; others wait for their turn."""
+look_up_attempts_max: Final = 10
+"""How often one look-up asks while flushes change the table."""
 absent_names_max: Final = 10_000
 """Names that are remembered as being in the table under no id; the oldest is forgotten first."""
 partners_per_look_up: Final = 500
@@ -117,7 +119,16 @@ class SegmentLoader(Service):
         return None
 
     async def _look_up(self, names: list[str]) -> list[SegmentMetadata]:
-        found = await self._table.get_many([name_key(name) for name in names])
+        """What the table has of these names now: asked again if a flush changed it meanwhile, as what was found may be
+        gone since, and what was not there may have come, and have left memory."""
+        for _ in range(look_up_attempts_max):
+            flushes = self._metadata.changes.flushes
+            found = await self._table.get_many([name_key(name) for name in names])
+            if flushes == self._metadata.changes.flushes:
+                return self._read(names, found)
+        raise Unavailable(f"the metadata table was changed {look_up_attempts_max} times while {names[0]} was looked up")
+
+    def _read(self, names: list[str], found: dict[bytes, bytes]) -> list[SegmentMetadata]:
         for name in names:
             if name_key(name) not in found:
                 self._absent[name] = None

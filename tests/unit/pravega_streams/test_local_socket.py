@@ -84,6 +84,7 @@ async def test_a_store_whose_name_is_taken_serves_its_port() -> None:
     with listening(listening_name("127.0.0.1", port)):
         async with serving(port=port) as server:
             connection = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", server.port), 10)
+            await eventually(lambda: server.connection_count == 1)
             connection.close()
 
 

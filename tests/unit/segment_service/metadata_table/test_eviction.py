@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -256,6 +257,56 @@ async def test_absent_names_are_asked_for_once() -> None:
     with pytest.raises(SegmentNotFound):
         await container.get_info("absent")
     assert made.chunks.calls == calls
+    await container.stop()
+
+
+async def looked_up_while(container: SegmentContainer, name: str, change: Callable[[], Awaitable[None]]) -> None:
+    """Look a name up; ``change`` happens between the first answer of the table and its arrival."""
+    get_many, changes = container.table.table.get_many, [change]
+
+    async def late(keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = await get_many(keys)
+        if changes:
+            await changes.pop()()
+        return found
+
+    looked_up: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(container.table.table, "get_many", late)
+        container.loader.bring(name, looked_up.set_result)
+        assert await looked_up is None
+    assert not changes
+
+
+async def test_an_answer_from_before_a_deletion_brings_nothing_back() -> None:
+    made = kit()
+    container = await with_segment(made)
+    await container.get_info("s")
+
+    async def delete() -> None:
+        await container.delete("s")
+        await eventually(lambda: not container.metadata.segments, "Tier 2 is through with it")
+        await container.table.flush()
+
+    await looked_up_while(container, "s", delete)
+    assert container.state_in_memory("s") is None
+    with pytest.raises(SegmentNotFound):
+        await container.get_info("s")
+    await container.create_segment("s")
+    await container.stop()
+
+
+async def test_an_answer_from_before_a_creation_hides_nothing() -> None:
+    made = kit()
+    container = await with_segment(made)
+
+    async def create() -> None:
+        await container.create_segment("t")
+        await container.append("t", [b"later"])
+        await leave_memory(container, "t")
+
+    await looked_up_while(container, "t", create)
+    assert await read_all(container, "t") == b"later"
     await container.stop()
 
 
