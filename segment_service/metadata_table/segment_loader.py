@@ -119,8 +119,8 @@ class SegmentLoader(Service):
         return None
 
     async def _look_up(self, names: list[str]) -> list[SegmentMetadata]:
-        """Ask the table for these names, and again if a flush changed it meanwhile: what was found may be gone since, and
-        what was not there may have come, and have left memory."""
+        """Ask the table for these names, and again if a flush changed it meanwhile: what was found may be gone since,
+        and what was not there may have come, and have left memory."""
         for _ in range(look_up_attempts_max):
             flushes = self._metadata.changes.flushes
             found = await self._table.get_many([name_key(name) for name in names])
