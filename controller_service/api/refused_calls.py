@@ -42,7 +42,7 @@ class RefusedCalls:
 
     def __init__(self, clock: Clock, per_peer_per_s: int = refusals_per_peer_per_s_default) -> None:
         self._clock = clock
-        self._shares = HostShares(clock, per_peer_per_s, per_peer_per_s * burst_s, hold_max_s)
+        self._shares = HostShares(clock, per_peer_per_s, burst_s, hold_max_s)
         self._held = HostCounts("refusals", "are held", held_max, held_per_peer_max)
         self._held_bytes = 0
 

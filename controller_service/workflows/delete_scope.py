@@ -145,11 +145,8 @@ class DeleteScope:
                 streams, token = await self._store.list_streams(scope, token)
             except ScopeNotFound:
                 return
-            await each_ended(
-                lambda stream: self._delete_one(scope, stream[0], stream[1].stream_id),
-                [stream for stream in streams if not stream[0].startswith(MARK_PREFIX)],
-                at_once=streams_concurrent_max,
-            )
+            named = [(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
+            await each_ended(lambda one: self._delete_one(scope, *one), named, at_once=streams_concurrent_max)
             if not token:
                 return
 

@@ -15,14 +15,14 @@ forget_period_s: Final = 1.0
 class HostShares:
     """Counts what hosts used, as the time at which all of it is made up for.
 
-    ``per_s``: the share of a host a second. ``burst``: what it may use at once after a while without. ``pause_max_s``:
-    the longest pause; what was used beyond it is forgiven.
+    ``per_s``: the share of a host a second. ``burst_s``: the seconds whose share it may use at once after a while
+    without. ``pause_max_s``: the longest pause; what was used beyond it is forgiven.
     """
 
-    def __init__(self, clock: Clock, per_s: float, burst: float, pause_max_s: float) -> None:
+    def __init__(self, clock: Clock, per_s: float, burst_s: float, pause_max_s: float) -> None:
         self._clock = clock
         self._per_s = per_s
-        self._burst_s = burst / per_s
+        self._burst_s = burst_s
         self._pause_max_s = pause_max_s
         self._paid_until_s: dict[str, float] = {}
         self._forgot_s = -forget_period_s

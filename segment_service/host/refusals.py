@@ -47,6 +47,6 @@ class HostRefusals(HostShares):
     """Counts what is refused, by host, and the seconds for which a refused connection is not to be read."""
 
     def __init__(self, clock: Clock, per_peer_per_s: int = refusals_per_peer_per_s_default) -> None:
-        super().__init__(clock, per_peer_per_s, per_peer_per_s * burst_s, pause_max_s)
+        super().__init__(clock, per_peer_per_s, burst_s, pause_max_s)
         self.held_back_total = 0
         """Pauses in which a connection was not read for what was refused."""

@@ -270,7 +270,9 @@ class SortedRunMap:
         manifest, _ = await self._objects.newest_manifest()  # ``Fenced`` if it is a later owner's
         if manifest is None:
             await self._objects.pass_barrier()  # one that removed the map leaves nothing that shows its epoch
-        listed = "and so is every manifest" if manifest is None else f"which manifest {manifest.id} lists"
+            listed = "and so is every manifest"
+        else:
+            listed = f"which manifest {manifest.id} lists"
         return DataCorruption(f"map {self.map_name} in Tier 2: {error.segment} is missing, {listed}; {REMEDY}")
 
     async def remove_all(self) -> None:

@@ -25,12 +25,11 @@ driver_memory: Final = "4g"
 progress_updates_max: Final = 1_000_000
 VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "tls": {"tls": True},
-    "tcp": {},
+    "tcp": {"environment": {"PRAVEGA_SEGMENT_STORE_STORE__LOCAL_SOCKET": "false"}},
     "three-redis": {"redis_servers": 3},
 }
-"""Services beside the usual ones, by name: the options of the standalone that differ. The side is ``ours-<name>``."""
-ENVIRONMENTS: Final[Mapping[str, dict[str, str]]] = {"tcp": {"PRAVEGA_SEGMENT_STORE_STORE__LOCAL_SOCKET": "false"}}
-"""What differs in the environment of a variant's services."""
+"""Services beside the usual ones, by name: the options of the standalone that differ, ``environment`` for what differs
+there. The side is ``ours-<name>``."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def running_rig(
         sides: list[Side] = [PravegaSide(cluster.controller_uri)]
         others: dict[str, int] = {}
         for variant in variants:
-            second = ends.enter_context(_running_cluster(folder / variant, variant, tier2=tier2, **VARIANTS[variant]))
+            second = ends.enter_context(_running_cluster(folder / variant, tier2=tier2, **VARIANTS[variant]))
             sides.append(PravegaSide(second.controller_uri, name=f"ours-{variant}", ca_file=second.ca_file))
             others |= {f"{variant}-{name}": pid for name, pid in _services(second).items()}
         if with_kafka:
@@ -103,10 +102,12 @@ def running_rig(
 
 
 @contextmanager
-def _running_cluster(folder: Path, variant: str = "", **options: object) -> Iterator[StandaloneProcess]:
+def _running_cluster(
+    folder: Path, *, environment: dict[str, str] | None = None, **options: object
+) -> Iterator[StandaloneProcess]:
     """Prints the last lines of the logs on a failure inside, before the folder goes."""
     cluster = StandaloneProcess(folder, **options)
-    cluster.start(ENVIRONMENTS.get(variant))
+    cluster.start(environment)
     try:
         yield cluster
     except Exception:

@@ -6,9 +6,8 @@ import asyncio
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -134,7 +133,8 @@ def run(
     cores = CoreShares.of_this_process()
     result = FuzzResult(seed, cores_apart=cores.are_apart)
     shares = dict.fromkeys(SHARES, str(refusals_per_s)) if refusals_per_s else {}
-    with _settings(SETTINGS | shares), on_cores(cores.services), authenticating_cluster(folder, world.USERS) as cluster:
+    cluster_of_users = authenticating_cluster(folder, world.USERS, SETTINGS | shares)
+    with on_cores(cores.services), cluster_of_users as cluster:
         uri = cluster.controller_uri
         world.make(uri)
         before = world.fingerprint(uri)
@@ -160,20 +160,6 @@ def run(
         result.problems += watch.problems() + _stalled(result) + unforeseen_in_logs(cluster)
         result.problems += changes(before, world.fingerprint(uri))
     return result
-
-
-@contextmanager
-def _settings(settings: Mapping[str, str]) -> Iterator[None]:
-    old = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in old.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _attack(

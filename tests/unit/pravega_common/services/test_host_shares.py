@@ -17,7 +17,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def shares(clock: ManualClock) -> HostShares:
-    return HostShares(clock, per_s=100, burst=200, pause_max_s=3.0)
+    return HostShares(clock, per_s=100, burst_s=2.0, pause_max_s=3.0)
 
 
 async def test_a_burst_is_free_and_comes_back_with_time(shares: HostShares, clock: ManualClock) -> None:

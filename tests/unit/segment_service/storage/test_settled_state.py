@@ -9,9 +9,10 @@ import pytest
 from pravega_common.errors import UnknownOutcome
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.segment_storage import LogState, StorageState
+from segment_service.contracts.segment_storage import StorageState
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.contract.sorted_map_contract import STAMP, nothing
 
 SEGMENT = 7
 LONGER, SHORTER = b"0123456789", b"01234"
@@ -40,13 +41,9 @@ class StuckChunks(InMemoryChunkStorage):
             await super().put(name, data)
 
 
-async def nothing() -> None:
-    """A barrier that every owner passes."""
-
-
 async def opened(chunks: StuckChunks, epoch: int) -> RollingStorage:
     storage = RollingStorage(chunks, 0, SystemClock(), background=False)
-    await storage.start(epoch, nothing, lambda: LogState(b"i" * 16, 1, 1))
+    await storage.start(epoch, nothing, lambda: STAMP)
     return storage
 
 
