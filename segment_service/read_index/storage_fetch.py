@@ -226,7 +226,8 @@ class StorageFetcher:
             return await self._load(index, offset, min(end, offset + stored.length))
 
     async def _load(self, index: SegmentReadIndex, start: int, end: int) -> Buffer:
-        """Read [start, end) wherever Tier 2 has it, following merges that happen meanwhile."""
+        """Read [start, end) wherever Tier 2 has it, following merges that happen meanwhile. A place that is damaged
+        may be one that they moved away from: a late put brings back a manifest, and not what it needs."""
         failure: PravegaError | None = None
         stored: StoredRange | None = None
         for _ in range(locate_attempts_max):
@@ -236,6 +237,7 @@ class StorageFetcher:
             kept = await self._read_kept(index, start, end - start, stored)
             if kept is not None:
                 return kept
+            damage: tuple[DamagedRange, SegmentDamaged] | None = None
             for segment_id, offset in stored.places:
                 try:
                     data = await self._storage.read(segment_id, offset, end - start)
@@ -243,10 +245,13 @@ class StorageFetcher:
                     failure = error
                     continue
                 except SegmentDamaged as error:
-                    await self._note_damage(index, DamagedRange(segment_id, offset, end - start), error)
-                    raise
+                    damage = damage or (DamagedRange(segment_id, offset, end - start), error)
+                    continue
                 check(len(data) == end - start, "Tier 2 gave another length", wanted=end - start, got=len(data))
                 return data
+            if damage is not None and index.stored_at(start) == stored:
+                await self._note_damage(index, *damage)
+                raise damage[1]
         if failure is not None and stored is not None:
             await self._raise_if_lost(index, start, end, stored, failure)
         raise failure or Unavailable(f"{index.metadata.name}: bytes {start}..{end} are not in Tier 2")

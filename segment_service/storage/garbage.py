@@ -75,6 +75,8 @@ class GarbageCollector(Service):
         self._clock = clock
         self._groups: deque[_Group] = deque()
         self._waiting = 0
+        self._found: set[str] = set()
+        """Names that wait, of ``discard_found``."""
         self._wake = asyncio.Event()
 
     def open(self, epoch: int, barrier: Barrier, settle: Settle = nothing_to_settle) -> None:
@@ -100,15 +102,24 @@ class GarbageCollector(Service):
         group.is_last = True
         self._add(group)
 
-    def _add(self, group: _Group) -> None:
+    def discard_found(self, names: Iterable[str]) -> None:
+        """As ``discard``, in any order, of what a look into the chunk storage found. Looks that come faster than
+        deletions find the same names: those that wait of earlier looks are not taken again."""
+        group = _Group(name for name in names if name not in self._found)
+        if self._add(group):
+            self._found.update(group)
+
+    def _add(self, group: _Group) -> bool:
+        """Whether there was room for the group."""
         if not group:
-            return
+            return True
         if self._waiting + len(group) > waiting_names_max:
             self.dropped_names += len(group)
-            return
+            return False
         self._waiting += len(group)
         self._groups.append(group)
         self._wake.set()
+        return True
 
     async def pass_barrier(self) -> None:
         """Return once the log proved that there was no later owner when this was called; ``Fenced`` if there is."""
@@ -162,7 +173,7 @@ class GarbageCollector(Service):
     async def _delete_in_order(self, names: _Group) -> None:
         while names:
             await self._chunks.delete(names[0])
-            names.popleft()
+            self._found.discard(names.popleft())
             self._waiting -= 1
             self.deleted_names += 1
             failpoint(ONE_DELETED)

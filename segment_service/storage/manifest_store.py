@@ -244,7 +244,7 @@ class ManifestStore:
             self._keep(view)
             live = {view.name, view.base_name}
             if not view.is_dangling:
-                self._garbage.discard([self._layout.manifest(name) for name in lengths if name not in live])
+                self._garbage.discard_found(self._layout.manifest(name) for name in lengths if name not in live)
             return view
         unreachable("the last attempt returns", segment=segment_id)
 

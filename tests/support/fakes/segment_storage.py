@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from pravega_common.errors import BadOffset, SegmentNotFound, SegmentTruncated
+from pravega_common.errors import BadOffset, SegmentDamaged, SegmentNotFound, SegmentTruncated
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import (
     Barrier,
@@ -28,6 +28,7 @@ class FakeSegmentStorage:
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: Exception | None = None
+        self.damaged: set[int] = set()
 
     async def newest_mark(self) -> EpochMark | None:
         return None
@@ -73,6 +74,8 @@ class FakeSegmentStorage:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
+        if segment_id in self.damaged:
+            raise SegmentDamaged(segment_id, f"#{segment_id} is damaged")
         data = self.segments.get(segment_id)
         if data is None:
             raise SegmentNotFound(f"#{segment_id}")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pravega_common.errors import SegmentMerged, Unavailable
+from pravega_common.errors import SegmentDamaged, SegmentMerged, SegmentTruncated, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.segment_store import read_bytes_max
 from segment_service.read_index.fetch_budget import fetch_bytes_max
@@ -213,6 +213,54 @@ async def test_a_merge_completes_while_a_fetch_of_the_source_is_on_its_way() -> 
         assert joined((await on_target).data) == b"x" * 100
         with pytest.raises(SegmentMerged):
             await on_source
+
+
+async def merged_and_cold(c: FakeContainer, data: bytes) -> tuple[int, int]:
+    """A target and its source, whose bytes are in Tier 2 only and as the source's, as far as the container knows."""
+    target, source = c.create("t"), c.create("x")
+    c.append(source, data)
+    await c.flush(source)
+    c.evict()
+    c.merge(target, source)
+    return target, source
+
+
+async def test_a_source_that_looks_damaged_is_read_from_the_target_that_has_its_bytes() -> None:
+    """A late put of an earlier owner brings a manifest of the source back, without what that one needs."""
+    async with container() as c:
+        target, source = await merged_and_cold(c, b"x" * 100)
+        await c.storage.concat(target, 0, source)
+        c.storage.damaged.add(source)
+        assert joined((await c.index.read(target, 0, 100)).data) == b"x" * 100
+        assert not c.metadata.quarantine
+
+
+async def test_a_source_that_is_damaged_before_its_target_has_its_bytes_is_quarantined() -> None:
+    async with container() as c:
+        target, source = await merged_and_cold(c, b"x" * 100)
+        c.storage.damaged.add(source)
+        with pytest.raises(SegmentDamaged, match=f"#{source} is damaged"):
+            await c.index.read(target, 0, 100)
+        assert c.metadata.quarantine.reason(target) == f"#{source} is damaged"
+
+
+async def test_a_merge_that_completes_while_its_source_looks_damaged_is_no_damage() -> None:
+    """Bytes of the target in front of those of the source are truncated meanwhile."""
+    async with container() as c:
+        target, source = await merged_and_cold(c, b"x" * 100)
+        c.storage.damaged.add(source)
+        c.storage.gate.clear()
+        reader = asyncio.create_task(c.index.read(target, 0, 100))
+        await c.storage.wait_reads(1)
+        await c.storage.concat(target, 0, source)
+        c.metadata.segments[target].set_storage_length(100)
+        c.index.merge_completed(target, source)
+        c.truncate(target, 50)
+        await c.storage.truncate(target, 50)
+        c.storage.gate.set()
+        with pytest.raises(SegmentTruncated):
+            await reader
+        assert not c.metadata.quarantine
 
 
 async def test_truncation_while_a_fetch_is_on_its_way() -> None:
