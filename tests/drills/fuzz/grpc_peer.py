@@ -68,6 +68,10 @@ def recorded() -> Mapping[str, tuple[bytes, ...]]:
     return {method: tuple(requests) for method, requests in found.items()}
 
 
+_FAILURES: Final = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
+"""Statuses that say that it is the server's fault."""
+
+
 class CallMaker:
     """Makes mutated calls; the same for the same seed and target."""
 
@@ -206,6 +210,8 @@ class GrpcPeer:
                 answer = "OK"
             except grpc.aio.AioRpcError as error:
                 answer = error.code().name
+                if answer in _FAILURES:
+                    self.counts.note_failure(f"{path} {answer}: {error.details()}")
             self.counts.handled += answer not in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
             self.counts.stalled += answer == "DEADLINE_EXCEEDED"
             # Which call it was that nobody answered is what one has to know next.

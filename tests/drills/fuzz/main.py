@@ -77,6 +77,10 @@ def show(console: Console, result: FuzzResult) -> None:
             answers = ", ".join(f"{answer} {count}" for answer, count in ordered)
             table.add_row(f"{name}, {peer}", f"{counts.handled}", f"{counts.cut_off}", f"{counts.connections}", answers)
     console.print(table)
+    for peers in (result.grpc, result.rest):
+        for peer, counts in peers.items():
+            for reason, count in counts.reasons.items():
+                console.print(f"{peer}, {count} ×: {reason}", markup=False, highlight=False)
     for name, waits_s in (
         ("in the quiet", result.quiet_s),
         ("beside busy peers that send nothing", result.burdened_s),

@@ -192,6 +192,8 @@ class RestPeer:
             return "closed", False
         lines = head.decode("latin-1").split("\r\n")
         status = lines[0].split(" ")[1] if " " in lines[0] else "?"
+        if status >= "500":
+            self.counts.note_failure(lines[0])
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         if is_last or "content-length" not in fields or fields.get("connection") == "close":
             return status, False

@@ -16,6 +16,8 @@ connections_per_peer: Final = 6
 answer_time_max_s: Final = 60.0
 """Time in which a store must have handled a batch or ended the connection."""
 batches_per_connection_max: Final = 40
+reasons_max: Final = 50
+"""Different reasons that a peer keeps."""
 _KEEP_ALIVE: Final = codec.encode(KeepAlive())
 _HELLO: Final = codec.encode(Hello(17, 5))
 
@@ -30,9 +32,15 @@ class PeerCounts:
     connections: int = 0
     stalled: int = 0
     answers: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Of requests that failed on the server's side: what was asked, and what it said; at most ``reasons_max``."""
 
     def note(self, answer: str, count: int = 1) -> None:
         self.answers[answer] = self.answers.get(answer, 0) + count
+
+    def note_failure(self, reason: str, count: int = 1) -> None:
+        if reason in self.reasons or len(self.reasons) < reasons_max:
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
 
     def add(self, other: PeerCounts) -> None:
         self.handled += other.handled
@@ -41,6 +49,8 @@ class PeerCounts:
         self.stalled += other.stalled
         for answer, count in other.answers.items():
             self.note(answer, count)
+        for reason, count in other.reasons.items():
+            self.note_failure(reason, count)
 
 
 class _Socket:

@@ -15,6 +15,7 @@ from tests.drills.fuzz.frames import FrameMaker, ends_connection, requests_by_ty
 from tests.drills.fuzz.grpc_peer import CallMaker, methods
 from tests.drills.fuzz.rest_peer import RequestMaker
 from tests.drills.fuzz.values import Target
+from tests.drills.fuzz.wire_peer import PeerCounts, reasons_max
 
 TARGET = Target(
     "own",
@@ -88,6 +89,17 @@ def test_peers_have_cores_of_their_own_where_there_are_two(
 )
 def test_it_is_known_what_ends_a_connection(frame: bytes, ends: bool) -> None:
     assert ends_connection(frame) is ends
+
+
+def test_failures_of_the_server_are_kept_up_to_a_limit() -> None:
+    first, second = PeerCounts(), PeerCounts()
+    for number in range(reasons_max):
+        first.note_failure(f"call {number}")
+    second.note_failure("call 1")
+    second.note_failure("one more")
+    first.add(second)
+    assert len(first.reasons) == reasons_max
+    assert first.reasons["call 1"] == 2
 
 
 def test_a_change_is_a_problem() -> None:
