@@ -1,4 +1,4 @@
-"""Loads the sample orders of two days into a stream of records; the other examples begin with it."""
+"""Loads the sample orders of two days into a stream of records; most examples begin with it."""
 
 from __future__ import annotations
 

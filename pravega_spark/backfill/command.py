@@ -149,7 +149,8 @@ class BackfillCommands:
         chunk_bytes: Annotated[
             str,
             typer.Option(
-                metavar="SIZE", help="Bytes of the stream for one Spark job, at the first run (512MiB a core)."
+                metavar="SIZE",
+                help="Bytes of the stream for one Spark job, at the first run (512MiB a core, 1GiB at least).",
             ),
         ] = "",
         controller: ControllerOption = CONTROLLER_DEFAULT,

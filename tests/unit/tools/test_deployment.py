@@ -107,6 +107,16 @@ def test_the_image_has_what_its_users_name() -> None:
     assert 'ENTRYPOINT ["pravega-spark"]' in text and "USER 10001:10001" in text
 
 
+def test_redis_of_compose_finds_the_folder_that_its_settings_name() -> None:
+    """Redis goes there before it comes to ``--dir``, and ends where it is missing; the image has no such folder."""
+    redis = compose_services()["redis"]
+    (folder,) = re.findall(r'^dir "(.+)"$', (ROOT / "conf" / "redis.conf").read_text(), re.M)
+    mounted = [volume.split(":")[1] for volume in redis["volumes"]]
+    assert "../../redis.conf:/etc/redis.conf:ro" in redis["volumes"]
+    assert folder in mounted + redis.get("tmpfs", [])
+    assert redis["command"][redis["command"].index("--dir") + 1] in mounted
+
+
 def test_redis_in_kubernetes_has_the_settings_that_keep_data() -> None:
     content = next(one for one in manifests() if one["kind"] == "ConfigMap")["data"]["redis.conf"]
     documented = (ROOT / "conf" / "redis.conf").read_text()
