@@ -22,7 +22,6 @@ from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
 from segment_service.storage.foreign_owners import ForeignOwners
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_sweep import SegmentSweep, Swept
-from segment_service.storage.segment_view import SegmentView
 
 pace_s: Final = 0.005
 """Rest after each segment, so that a sweep never competes with the flushes."""
@@ -71,10 +70,7 @@ class FullSweep:
                 inactive_id = await anext(inactive, None)
             top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
             if top.kind.is_foreign:
-                async with self._manifests.lock(segment_id):
-                    view = await self._manifests.view(segment_id)
-                    await self._segments.check_length(view)
-                    await self._note_foreign(view, foreign)
+                await self._note_foreign(segment_id, foreign)
             elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
                 tombstones += await self._segments.finish_deletion(segment_id)
             await self._clock.sleep(pace_s)
@@ -83,12 +79,18 @@ class FullSweep:
             inactive_id = await anext(inactive, None)
         for segment_id in unseen:
             await self._check_again(segment_id)
+        for segment_id in tuple(self._segments.changed_owners):  # what changes from here on was listed as it was
+            await self._note_foreign(segment_id, foreign)
+            await self._clock.sleep(pace_s)
         return tombstones
 
-    async def _note_foreign(self, view: SegmentView, foreign: set[ChunkId]) -> None:
-        owner_id = view.segment_id
-        foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != owner_id)
-        await self._owners.announce_missing(owner_id, view.chunks)
+    async def _note_foreign(self, segment_id: int, foreign: set[ChunkId]) -> None:
+        async with self._manifests.lock(segment_id):
+            view = await self._manifests.view(segment_id)
+            await self._segments.check_length(view)
+            if view.exists:
+                foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
+                await self._owners.announce_missing(segment_id, view.chunks)
 
     async def _inactive_ids(self) -> AsyncIterator[int]:
         """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""

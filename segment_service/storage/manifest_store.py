@@ -25,6 +25,8 @@ Entry = tuple[str, Sequence[Buffer]]
 """The name and the bytes of an entry of the map ``shared``."""
 Put = Callable[[str, Sequence[Buffer]], Awaitable[None]]
 PutTogether = Callable[[Sequence[Entry]], Awaitable[None]]
+OnStored = Callable[[SegmentView], None]
+"""Called with the state of a segment whose manifest was stored."""
 OnUnanswered = Callable[[int], None]
 """Called with a segment of which a put had no answer: it may still be done when its name was deleted already."""
 
@@ -52,6 +54,7 @@ class ManifestStore:
         """Segments whose chunks another one may list already, while their own tombstone is not stored: their chunks
         must not be touched on their account."""
         self.on_unanswered: OnUnanswered = lambda segment_id: None
+        self.on_stored: OnStored = lambda view: None
         self._chunks = chunks
         self._layout = layout
         self._garbage = garbage
@@ -139,6 +142,7 @@ class ManifestStore:
             raise
         view.apply(change, name, manifest)
         self._keep(view)
+        self.on_stored(view)
         live = {view.name, view.base_name}
         return [self._layout.manifest(old) for old in dict.fromkeys(replaced) if old not in live]
 

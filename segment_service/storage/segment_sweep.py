@@ -79,11 +79,14 @@ class SegmentSweep:
         self._settled: set[ChunkId] | None = None
         """Chunks that this sweep does not judge (any more)."""
         self._needed: dict[int, int] = {}
+        self._changed_owners: set[int] = set()
+        manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
     def begin(self) -> None:
         self._settled = {chunk for chunks in self._moving for chunk in chunks}
         self._needed = self.needed_lengths.active()
+        self._changed_owners.clear()
 
     def end(self) -> None:
         self._settled = None
@@ -102,6 +105,16 @@ class SegmentSweep:
     def _settle(self, chunks: Iterable[ChunkId]) -> None:
         if self._settled is not None:
             self._settled.update(chunks)
+
+    def _stored(self, view: SegmentView) -> None:
+        if self._settled is not None and view.has_foreign:
+            self._changed_owners.add(view.segment_id)
+
+    @property
+    def changed_owners(self) -> Collection[int]:
+        """The segments with chunks of others that got a manifest since the sweep began. A listing that is under way may
+        have neither this nor all that it replaces, which are deleted meanwhile."""
+        return self._changed_owners
 
     @property
     def needed_at_begin(self) -> Collection[int]:

@@ -44,6 +44,22 @@ class CountingChunks(InMemoryChunkStorage):
             yield info
 
 
+class ChangedChunks(CountingChunks):
+    """Lists what there was when a listing began, without what is deleted since, as shared objects are listed."""
+
+    change: Callable[[], Awaitable[None]] | None = None
+    """Done behind the first manifest that is listed."""
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        async for info in super().list(prefix):
+            if info.name not in self.objects:
+                continue
+            yield info
+            if self.change is not None and prefix == LAYOUT.manifests:
+                change, self.change = self.change, None
+                await change()
+
+
 class Crash(BaseException):
     """The end of an owner."""
 
@@ -58,8 +74,8 @@ class TurningClock(ManualClock):
 class Owners:
     """Opens owners one after the other; a barrier passes for the last one only."""
 
-    def __init__(self) -> None:
-        self.chunks = CountingChunks()
+    def __init__(self, chunks: CountingChunks | None = None) -> None:
+        self.chunks = chunks or CountingChunks()
         self.clock = TurningClock()
         self.epoch = 0
 
@@ -267,6 +283,28 @@ async def test_a_sweep_that_begins_in_the_middle_of_a_merge_takes_nothing(
     assert (await sweeping).orphans == 0
     await collect_all(two)
     assert await two.read(target_id, 0, 10) == b"lastintoit"
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+async def test_an_owner_that_changes_while_it_is_listed_keeps_moved_chunks(is_announced: bool) -> None:
+    """The listing has its base, which says nothing of chunks of others, and neither its delta nor what replaces both."""
+    chunks = ChangedChunks()
+    owners = Owners(chunks)
+    one = await owners.open()
+    await merged(one, 7, 8)
+    if not is_announced:
+        await chunks.delete(owners.names("f")[0])  # as older programs did
+    two = await owners.open(trusts_journals=False)
+
+    async def change() -> None:
+        await two.write(7, 6, [b"more"])
+        await collect_all(two)
+
+    chunks.change = change
+    assert (await two.sweeper.sweep()).orphans == 0
+    await collect_all(two)
+    assert await two.read(7, 0, 10) == b"intoitmore"
+    assert len(owners.names("f")) == 1
 
 
 async def test_an_owner_that_joins_moved_chunks_is_announced_no_more(
