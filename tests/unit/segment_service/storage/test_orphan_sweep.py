@@ -287,7 +287,7 @@ async def test_a_sweep_that_begins_in_the_middle_of_a_merge_takes_nothing(
 
 @pytest.mark.parametrize("is_announced", [False, True])
 async def test_an_owner_that_changes_while_it_is_listed_keeps_moved_chunks(is_announced: bool) -> None:
-    """The listing has its base, which says nothing of chunks of others, and neither its delta nor what replaces both."""
+    """The listing has its base, which says nothing of chunks of others, and no delta, nor what replaces both."""
     chunks = ChangedChunks()
     owners = Owners(chunks)
     one = await owners.open()
