@@ -346,7 +346,13 @@ def _load_staged(
 def _load_at_once(
     spark: SparkSession, claims: JobClaims, claim: JobClaim, job: LoadJob, sink: dict[str, str]
 ) -> LoadResult:
-    """Writes one transaction set under the claim's id: a retry writes nothing if the first run committed it."""
+    """Writes one transaction set under the claim's id, unless the claim says that a former run wrote it.
+
+    The sink's record tells a retry of it only where the former run died before it noted its rows: the record ends 90
+    days after its last use, or by ``sink forget``, and the claim does not.
+    """
+    if claim.last_batch >= 0:
+        return LoadResult(0, 0, claim.rows, claim.is_exact)
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -357,7 +363,5 @@ def _load_at_once(
     rows = observed.get.get("rows")
     if rows is None:
         raise UnknownOutcome(f"job '{claim.job_id}' is written, but Spark did not say how many rows it had")
-    if claim.last_batch >= 0:
-        return LoadResult(0, 0, claim.rows)
     _note_rows(claims, claim, int(rows), 0, is_exact=True)
     return LoadResult(int(rows), 1)
