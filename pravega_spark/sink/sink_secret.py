@@ -16,6 +16,7 @@ import secrets
 import uuid
 import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +31,11 @@ format_version: Final = 1
 file_bytes_max: Final = 256
 _METADATA: Final = "metadata"
 """The file with the query's id, which Spark writes into a checkpoint before it plans the first batch."""
-secrets_kept_max: Final = 1_000
-_kept: dict[str, SinkSecret] = {}
-"""By the path of the file: a sink is planned for every micro-batch."""
+checkpoints_known_max: Final = 1_000
+_known: set[str] = set()
+"""Checkpoints in which this process found a secret. Which one it was is not kept: a worker outlives queries, and the
+checkpoint at a path may be another one by the next batch."""
+file_systems_kept_max: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +83,25 @@ def secret_of_query(options: WriteOptions) -> SinkSecret:
     """The secret of a streaming sink: from ``sink_secret_file``, else from its checkpoint; made if it is missing.
 
     ``NO_SECRET`` where the checkpoint is not known here (Spark's setting ``spark.sql.streaming.checkpointLocation``
-    does not reach a sink) or cannot be reached from Python. ``ConfigurationError`` for a file that cannot be used.
+    does not reach a sink) or cannot be reached from Python. ``ConfigurationError`` for a file that cannot be used, and
+    for a checkpoint that was reached before.
     """
     if options.sink_secret_file:
         return _kept_in(options.sink_secret_file)
     if not options.checkpointlocation:
         return NO_SECRET
     folder = options.checkpointlocation.rstrip("/")
-    path = f"{folder}/{FILE_NAME}"
-    if path in _kept:
-        return _kept[path]
     try:
-        files, root = _opened(folder)
-        if _read(files, f"{root}/{_METADATA}") is not None:
-            return _kept_in(path)
+        found = _kept_with(folder)
         reason = "there is no checkpoint for this process"
     except (OSError, ValueError, ImportError) as error:
-        reason = str(error)
+        found, reason = None, str(error)
+    if found is not None:
+        if len(_known) < checkpoints_known_max:
+            _known.add(folder)
+        return found
+    if folder in _known:  # Without its secret the sink would be refused, and an operator told that the secret is lost.
+        raise ConfigurationError(f"the secret of the sink cannot be read in {folder} any more: {reason}")
     _log.info("the sink has no secret, since %s cannot be used from Python: %s", folder, reason)
     return NO_SECRET
 
@@ -108,23 +113,30 @@ def secret_of_write(options: WriteOptions, name: str) -> SinkSecret:
     return _kept_in(options.sink_secret_file) if options.sink_secret_file else NO_SECRET
 
 
+def _kept_with(folder: str) -> SinkSecret | None:
+    """The secret in a checkpoint, made if it is missing; None if no checkpoint is there.
+
+    It takes one read, for each batch that is planned and for each that is committed, once the file is there.
+    """
+    files, root = _opened(folder)
+    path = f"{folder}/{FILE_NAME}"
+    content = _read(files, f"{root}/{FILE_NAME}")
+    if content is not None:
+        return SinkSecret.parse(content, path)
+    return None if _read(files, f"{root}/{_METADATA}") is None else _kept_in(path)
+
+
 def _kept_in(path: str) -> SinkSecret:
     """The secret in a file; a new one if there is no file."""
-    found = _kept.get(path)
-    if found is None:
-        try:
-            files, inner = _opened(path)
+    try:
+        files, inner = _opened(path)
+        content = _read(files, inner)
+        if content is None:
+            _write(files, inner, SinkSecret.new().to_line())
             content = _read(files, inner)
-            if content is None:
-                _write(files, inner, SinkSecret.new().to_line())
-                content = _read(files, inner)
-        except (OSError, ValueError, ImportError) as error:
-            raise ConfigurationError(f"the secret of the sink cannot be kept in {path}: {error}") from error
-        found = SinkSecret.parse(content or b"", path)
-        if len(_kept) >= secrets_kept_max:
-            _kept.clear()
-        _kept[path] = found
-    return found
+    except (OSError, ValueError, ImportError) as error:
+        raise ConfigurationError(f"the secret of the sink cannot be kept in {path}: {error}") from error
+    return SinkSecret.parse(content or b"", path)
 
 
 def _opened(path: str) -> tuple[Any, str]:
@@ -134,9 +146,14 @@ def _opened(path: str) -> tuple[Any, str]:
         return None, str(Path(path).absolute())
     if scheme == "file":
         return None, f"/{rest.lstrip('/')}"
+    return _connected(f"s3:{rest}" if scheme in ("s3a", "s3n") else path)
+
+
+@lru_cache(file_systems_kept_max)
+def _connected(uri: str) -> tuple[Any, str]:
+    """The file system of a URI, and the path in it. Kept: a new one looks for region and credentials again."""
     from pyarrow import fs  # Only for a checkpoint that is not local: it takes a while to import.
 
-    uri = f"s3:{rest}" if scheme in ("s3a", "s3n") else path
     opened: tuple[Any, str] = fs.FileSystem.from_uri(uri)
     return opened
 

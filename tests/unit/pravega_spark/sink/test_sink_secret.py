@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.options.definitions import Use
@@ -24,15 +26,27 @@ PROPERTIES = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming
 
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_secret, "_kept", {})
+    monkeypatch.setattr(sink_secret, "_known", set())
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    (folder / "metadata").write_text('{"id":"q"}')
+    begin_query(folder)
     return folder
+
+
+@pytest.fixture(params=["local", "other"])
+def any_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint is opened as a local one, or as one of another file system, by Arrow."""
+    if request.param == "other":
+        monkeypatch.setattr(sink_secret, "_opened", lambda path: (fs.LocalFileSystem(), path))
+
+
+def begin_query(folder: Path, query_id: str = "q") -> None:
+    """What Spark does before it plans the first batch."""
+    folder.mkdir()
+    (folder / "metadata").write_text(f'{{"id":"{query_id}"}}')
 
 
 def options(use: Use = Use.STREAM_WRITE, **given: str) -> WriteOptions:
@@ -40,7 +54,7 @@ def options(use: Use = Use.STREAM_WRITE, **given: str) -> WriteOptions:
 
 
 def forget_process() -> None:
-    sink_secret._kept.clear()
+    sink_secret._known.clear()
 
 
 def test_the_secret_is_made_once_and_found_by_later_runs(checkpoint: Path) -> None:
@@ -62,6 +76,55 @@ def test_of_two_processes_that_make_it_one_wins(checkpoint: Path, monkeypatch: p
 
     monkeypatch.setattr(sink_secret, "_write", later)
     assert secret_of_query(options(checkpointLocation=str(checkpoint))) == GOLDEN
+
+
+@pytest.mark.usefixtures("any_files")
+def test_a_checkpoint_that_is_made_again_has_a_secret_of_its_own(checkpoint: Path) -> None:
+    """A worker of Spark's driver plans the query before and the one after."""
+    given = options(checkpointLocation=str(checkpoint))
+    before = secret_of_query(given)
+    shutil.rmtree(checkpoint)
+    begin_query(checkpoint, "another")
+    after = secret_of_query(given)
+    assert after != before
+    assert (checkpoint / FILE_NAME).read_bytes() == after.to_line()
+    forget_process()
+    assert secret_of_query(given) == after
+
+
+@pytest.mark.usefixtures("any_files")
+def test_the_file_counts_as_it_is_now(checkpoint: Path) -> None:
+    """Another process made or restored it meanwhile."""
+    given = options(checkpointLocation=str(checkpoint))
+    assert secret_of_query(given) != GOLDEN
+    (checkpoint / FILE_NAME).write_bytes(GOLDEN_LINE)
+    assert secret_of_query(given) == GOLDEN
+
+
+@pytest.mark.usefixtures("any_files")
+def test_a_checkpoint_that_went_away_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that was planned with its secret is not planned without it, for controllers would call it a stranger."""
+    given = options(checkpointLocation=str(checkpoint))
+    first = secret_of_query(given)
+
+    def unreadable(files: object, path: str) -> bytes:
+        raise OSError("storage is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sink_secret, "_read", unreadable)
+        with pytest.raises(ConfigurationError, match=r"cannot be read in .*/checkpoint any more: storage is away"):
+            secret_of_query(given)
+    assert secret_of_query(given) == first
+    shutil.rmtree(checkpoint)
+    with pytest.raises(ConfigurationError, match="any more: there is no checkpoint"):
+        secret_of_query(given)
+    assert not checkpoint.exists()
+
+
+def test_a_file_system_is_opened_once() -> None:
+    files, path = sink_secret._opened("mock:///checkpoint")
+    assert sink_secret._opened("mock:///checkpoint") == (files, path)
+    assert sink_secret._opened("mock:///checkpoint")[0] is files
 
 
 def test_golden_line() -> None:
@@ -104,6 +167,9 @@ def test_a_file_that_was_asked_for_is_used_or_refused(tmp_path: Path) -> None:
     given = options(sink_secret_file=str(tmp_path / "secret"), checkpointLocation=str(tmp_path))
     made = secret_of_query(given)
     assert made.to_line() == (tmp_path / "secret").read_bytes()
+    (tmp_path / "secret").unlink()
+    made_again = secret_of_query(given)
+    assert made != made_again and made_again.to_line() == (tmp_path / "secret").read_bytes()
     with pytest.raises(ConfigurationError, match="cannot be kept in"):
         secret_of_query(options(sink_secret_file=str(tmp_path / "missing" / "secret")))
 
