@@ -1,16 +1,24 @@
-"""Creates the scopes and streams that options name, once per process and before data moves."""
+"""Creates the scopes and streams that options name, before data moves.
+
+A process asks for each of them once, and again where a writer does not find it.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
-from pravega_common.errors import ConfigurationError
+from pravega_common.errors import ConfigurationError, NotFound
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.stream_options import StreamOptions
 from pravega_streams.controller.address import Controller
+
+Provision = Callable[[str, str, bool], None]
+"""Creates a stream of a scope if it is missing; true where the store has just not found it, whatever is known here."""
+_T = TypeVar("_T")
 
 _provisioned: set[tuple[int, Controller, str, str]] = set()
 
@@ -29,9 +37,28 @@ def provisioned_gateway(options: StreamOptions) -> StreamGateway:
     return gateway
 
 
-def provision_stream(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
-    """Create one stream if it is missing; the options need not name it."""
+def provision_stream(
+    gateway: StreamGateway, options: StreamOptions, scope: str, stream: str, *, is_lost: bool = False
+) -> None:
+    """Create one stream if it is missing; the options need not name it. ``is_lost``: it was there before."""
+    if is_lost:
+        _provisioned.discard((os.getpid(), options.controller, scope, stream))
     _once(options, scope, stream, lambda: _provision(gateway, options, scope, stream))
+
+
+def begun(stream: tuple[str, str], provision: Provision | None, begin: Callable[[], _T]) -> _T:
+    """Provision a stream, and begin to write to it; both once more if ``begin`` does not find it.
+
+    A worker of Spark may have known a stream of the name before it was deleted.
+    """
+    if provision is None:
+        return begin()
+    provision(*stream, False)
+    try:
+        return begin()
+    except NotFound:
+        provision(*stream, True)
+        return begin()
 
 
 def _once(options: StreamOptions, scope: str, stream: str, provision: Callable[[], None]) -> None:

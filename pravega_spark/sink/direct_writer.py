@@ -13,6 +13,7 @@ from pravega_common.errors import SegmentError, SegmentNotFound, SegmentSealed, 
 from pravega_common.model.segments import SegmentRange
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.provisioning import Provision, begun
 from pravega_spark.options.given import StreamName
 from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.columns import SinkColumns
@@ -72,14 +73,19 @@ class DirectWriter:
     def add(self, rows: pa.RecordBatch, lengths: Int64s) -> None:
         """Some rows, with the lengths of their events; they are durable after ``flush``."""
         events = self._columns.events_of(rows)
+        writers = self.open()
+        positions = writers.router.key_positions(self._columns.keys_of(rows), lengths)
+        try:
+            writers.write(events, lengths, positions)
+        except (SegmentSealed, SegmentNotFound) as error:
+            self._follow_scale(writers, error)
+
+    def open(self) -> SegmentWriters:
+        """Looks up the segments of the stream, for the first rows. ``StreamNotFound``, ``StreamSealed``."""
         if self._writers is None:
             router = RowRouter(self._current(), random.getrandbits(16))
             self._writers = SegmentWriters(self._gateway, router, _name)
-        positions = self._writers.router.key_positions(self._columns.keys_of(rows), lengths)
-        try:
-            self._writers.write(events, lengths, positions)
-        except (SegmentSealed, SegmentNotFound) as error:
-            self._follow_scale(self._writers, error)
+        return self._writers
 
     def flush(self) -> None:
         while self._writers is not None:
@@ -142,9 +148,9 @@ class MultiStreamWriter:
         gateway: StreamGateway,
         destinations: Destinations,
         columns: SinkColumns,
-        provision: Callable[[str, str], None] | None = None,
+        provision: Provision | None = None,
     ) -> None:
-        """``provision(scope, stream)`` is called before the first row of a stream."""
+        """``provision`` is called before the first row of a stream."""
         self._gateway = gateway
         self._destinations = destinations
         self._columns = columns
@@ -177,8 +183,7 @@ class MultiStreamWriter:
     def _writer(self, name: StreamName) -> DirectWriter:
         writer = self._writers.get(name)
         if writer is None:
-            if self._provision is not None:
-                self._provision(*name)
             writer = DirectWriter(self._gateway, *name, self._columns)
+            begun(name, self._provision, writer.open)
             self._writers[name] = writer
         return writer

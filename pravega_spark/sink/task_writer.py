@@ -73,8 +73,8 @@ def write_rows(
         options.scope, options.streams[0] if options.streams else None, options.max_streams_per_task
     )
 
-    def provision(scope: str, stream: str) -> None:
-        provision_stream(gateway, options, scope, stream)
+    def provision(scope: str, stream: str, is_lost: bool) -> None:
+        provision_stream(gateway, options, scope, stream, is_lost=is_lost)
 
     context = TaskContext.get()
     if not options.exactly_once:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NoReturn
 
@@ -16,6 +16,7 @@ from pravega_common.model.transaction_sets import RegisterStatus, Registration, 
 from pravega_common.names import transaction_segment_name
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_spark.gateway.contract import StreamGateway
+from pravega_spark.gateway.provisioning import Provision, begun
 from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
 from pravega_spark.options.given import StreamName
 from pravega_spark.rows.columns import SinkColumns
@@ -91,9 +92,9 @@ class TransactionWriter:
         *,
         partition: int,
         lease_ms: int,
-        provision: Callable[[str, str], None] | None = None,
+        provision: Provision | None = None,
     ) -> None:
-        """``provision(scope, stream)`` is called before a stream's transaction is begun."""
+        """``provision`` is called before a stream's transaction is begun."""
         self._gateway = gateway
         self._identity = identity
         self._destinations = destinations
@@ -171,9 +172,7 @@ class TransactionWriter:
 
     def _begin(self, name: StreamName) -> OpenTransaction:
         """Begin a transaction and bind it to the batch before anything is written to it."""
-        if self._provision is not None:
-            self._provision(*name)
-        made = self._gateway.create_transaction(*name, self._lease_ms)
+        made = begun(name, self._provision, lambda: self._gateway.create_transaction(*name, self._lease_ms))
         failpoint(TRANSACTION_BEGUN, self._identity.sink.destination)
         member = SetMember(*name, made.transaction_id, self._partition)
         router = RowRouter(made.segments, random.getrandbits(16))

@@ -12,7 +12,7 @@ import pytest
 from pravega_common.errors import ConfigurationError, InvalidArgument
 from pravega_common.model.transaction_sets import SetState, Sink
 from pravega_spark.datasource import batch_writer
-from pravega_spark.gateway.provisioning import forget_provisioned, provision_stream
+from pravega_spark.gateway.provisioning import Provision, forget_provisioned, provision_stream
 from pravega_spark.ledger.batch import BatchIdentity
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
@@ -61,8 +61,15 @@ def writer(
         COLUMNS,
         partition=partition,
         lease_ms=30_000,
-        provision=lambda scope, stream: provision_stream(streams.gateway, OPTIONS, scope, stream),
+        provision=provision_of(streams),
     )
+
+
+def provision_of(streams: FakeStreams, options: WriteOptions = OPTIONS) -> Provision:
+    def provision(scope: str, stream: str, is_lost: bool) -> None:
+        provision_stream(streams.gateway, options, scope, stream, is_lost=is_lost)
+
+    return provision
 
 
 def committed(streams: FakeStreams, stream: str) -> list[int]:
@@ -158,6 +165,14 @@ class TestExactlyOnce:
         assert committed(streams, "new") == [0, 2]
         assert streams.gateway.list_streams("later") == ["new"]
 
+    def test_a_stream_that_this_process_knew_before_it_was_deleted_is_made(self, streams: FakeStreams) -> None:
+        """A worker of Spark outlives queries, and streams."""
+        commit_batch(streams.gateway, OPTIONS, self.batch(streams), 0)
+        streams.gateway.delete_stream("s", "b")
+        after = BatchIdentity(IDENTITY.sink, IDENTITY.run_id, 1)
+        commit_batch(streams.gateway, OPTIONS, self.batch(streams, after), 1)
+        assert (len(committed(streams, "a")), len(committed(streams, "b"))) == (60, 30)
+
 
 def test_at_least_once(streams: FakeStreams) -> None:
     task = MultiStreamWriter(streams.gateway, Destinations("s", None), COLUMNS)
@@ -166,6 +181,19 @@ def test_at_least_once(streams: FakeStreams) -> None:
     assert committed(streams, "a") == [*range(0, 50, 2), *range(51, 100, 2)]
     assert sorted(committed(streams, "a") + committed(streams, "b")) == list(range(100))
     assert in_order(streams, "a")
+
+
+def test_at_least_once_into_a_stream_that_was_deleted_meanwhile(streams: FakeStreams) -> None:
+    for _ in range(2):
+        streams.gateway.delete_stream("s", "b")
+        task = MultiStreamWriter(streams.gateway, Destinations("s", None), COLUMNS, provision_of(streams))
+        assert task.write([rows(0, 10, ["b"])]).events == 10
+    assert committed(streams, "b") == list(range(10))
+    streams.gateway.delete_stream("s", "b")
+    refused = WriteOptions.parse({"scope": "s", "allow_create_stream": "false"}, Use.STREAM_WRITE)
+    task = MultiStreamWriter(streams.gateway, Destinations("s", None), COLUMNS, provision_of(streams, refused))
+    with pytest.raises(ConfigurationError, match="stream does not exist: 's/b'"):
+        task.write([rows(0, 10, ["b"])])
 
 
 class TestOptions:
