@@ -97,10 +97,13 @@ class ShippedCredentials:
 
 @dataclass(frozen=True, slots=True)
 class SharedCredentials:
-    """Credentials that other processes get from this one: pickled they are ``ShippedCredentials`` of that moment."""
+    """Credentials that other processes get from this one: pickled they are ``ShippedCredentials`` of that moment.
+
+    Those of one user from two files are not equal: a process keeps its connections by them, and one file may be wrong.
+    """
 
     origin: str
-    source: Credentials = field(repr=False, compare=False)
+    source: Credentials = field(repr=False)
 
     @classmethod
     def of(cls, source: Credentials, cluster: str) -> SharedCredentials:

@@ -11,7 +11,11 @@ import pytest
 
 from pravega_spark.gateway import worker_process
 from pravega_spark.gateway.connect import gateway_for, register_scheme
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.gateway.worker_process import freeze_imported_objects, worker_gateway
+from pravega_spark.options.definitions import Use
+from pravega_spark.options.write_options import WriteOptions
+from pravega_streams.credentials import BasicCredentials
 from tests.support.fakes.stream_gateway import address_scheme, open_address
 
 
@@ -54,3 +58,17 @@ def test_a_fork_opens_a_gateway_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     mine = gateway_for(address)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert gateway_for(address) is not mine
+
+
+def test_a_gateway_shows_the_password_of_the_file_that_options_name_now(tmp_path: Path) -> None:
+    """The first file was wrong, and the process that plans the next query is the same."""
+    shown = []
+    for name in ("wrong", "right"):
+        (tmp_path / name).write_text(name)
+        given = {"controller": "tcp://localhost:1", "scope": "s", "stream": "t"}
+        credentials = {"user": "alice", "password_file": str(tmp_path / name)}
+        gateway = gateway_for(WriteOptions.parse({**given, **credentials}, Use.BATCH_WRITE).controller)
+        assert gateway is gateway_for(WriteOptions.parse({**given, **credentials}, Use.BATCH_WRITE).controller)
+        assert isinstance(gateway, ServiceGateway) and gateway.credentials is not None
+        shown.append(gateway.credentials.header())
+    assert shown == [BasicCredentials("alice", name).header() for name in ("wrong", "right")]
