@@ -60,6 +60,8 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         self._names = ReadStreams(options, monotonic_s)
         self._initial: OffsetsByStream | None = None
         self._last: SourceOffset | None = None
+        self._is_begun = False
+        """Whether the query has a batch, which may be of the run before."""
 
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query; Spark does not store it, so the first batch's end carries it."""
@@ -77,10 +79,9 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         if self._last is not None:  # A first batch has the streams of the initial offset, which does not move.
             self._names.look_again()
         position = self._tails(gateway)
-        if self._last is None:
-            self._last = SourceOffset(position, self._initial or None)
-        elif self._last.position != position:
-            self._last = SourceOffset(position)
+        if self._last is None or self._last.position != position:
+            # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
+            self._last = SourceOffset(position, None if self._is_begun else self._initial or None)
         return self._last.to_json()
 
     def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
@@ -95,9 +96,10 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         return tails
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """From the end's own record of its start, if it has one: ``start`` may be a later ``latest``."""
+        """The partitions of the batch between two offsets."""
+        self._is_begun = True
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
-        begin = first.position if last.start is None else last.start
+        begin = self._begin(first, last)
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._names.check_left(begin, last.position)
@@ -113,6 +115,17 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
             pieces, self._options.min_partitions, self._options.max_partition_bytes, self._options.packed_bytes
         )
         return [SpanPartition.planned(gateway, *spans) for spans in packs]
+
+    def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
+        """Return where a batch begins, which is where the one before ended.
+
+        The first one begins where its end says, as ``first`` may be a later ``latest``. Any other end that says it was
+        written by the reader for Spark 4.2, which also says where new streams begin, or by an earlier version after a
+        restart, when it may be wrong.
+        """
+        if last.start is None:
+            return first.position
+        return last.start if first.position == self._initial else {**last.start, **first.position}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pravega_common.errors import InvalidArgument, UnsupportedOperation
+from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
@@ -83,6 +83,66 @@ def test_a_failed_first_batch_is_repeated_from_its_own_start(streams: FakeStream
     streams.append("t", 0, numbered(3, 9))
     restarted = reader(streams, start_stream_cut="latest")
     assert rows(restarted, restarted.initialOffset(), end) == numbered(0, 3)
+
+
+def first_batch(streams: FakeStreams, start: str) -> dict[str, Any]:
+    """The end of a batch of three events, which is in the log and not done; three more came since."""
+    streams.create("t")
+    source = reader(streams, start_stream_cut=start)
+    source.initialOffset()
+    streams.append("t", 0, numbered(0, 3))
+    end: dict[str, Any] = json.loads(json.dumps(source.latestOffset()))
+    streams.append("t", 0, numbered(3, 6))
+    return end
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_what_follows_a_repeated_first_batch(streams: FakeStreams, start: str) -> None:
+    """The run that repeats it is asked for the initial offset again, which may be another one."""
+    log = [first_batch(streams, start)]
+    restarted = reader(streams, start_stream_cut=start)
+    assert rows(restarted, restarted.initialOffset(), log[0]) == numbered(0, 3)
+    streams.append("t", 0, numbered(6, 9))
+    assert step(restarted, log) == numbered(3, 9)
+    assert step(restarted, log) == []
+
+
+def test_a_first_end_that_is_not_logged_at_once_has_its_start(streams: FakeStreams) -> None:
+    streams.create("t")
+    source = reader(streams, start_stream_cut="latest")
+    source.initialOffset()
+    for number in range(3):
+        streams.append("t", 0, numbered(number, number + 1))
+        end = source.latestOffset()
+    restarted = reader(streams, start_stream_cut="latest")
+    assert rows(restarted, restarted.initialOffset(), end) == numbered(0, 3)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_second_end_with_another_start_than_the_first_one_had(streams: FakeStreams, start: str) -> None:
+    """As earlier versions wrote it after a first batch was repeated."""
+    first = first_batch(streams, start)
+    restarted = reader(streams, start_stream_cut=start)
+    wrong = restarted.initialOffset()["streams"]
+    streams.append("t", 0, numbered(6, 9))
+    end = {"version": 2, "streams": {"s/t": streams.gateway.tail_cut("s", "t")}, "from": wrong}
+    assert rows(restarted, first, end) == numbered(3, 9)
+    assert rows(reader(streams, start_stream_cut=start), first, end) == numbered(3, 9)
+
+
+def test_a_new_stream_begins_where_a_later_spark_began_it(streams: FakeStreams) -> None:
+    """In a batch that was planned there, and is repeated here: what was lost since is not passed over."""
+    for name in ("t", "u"):
+        streams.create(name)
+        streams.append(name, 0, numbered(0, 3))
+    later = StreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA)
+    first = later.latestOffset(later.initialOffset(), ReadAllAvailable())
+    both = StreamReader(ReadOptions.parse(options(streams, stream="t,u"), Use.STREAM_READ), SCHEMA)
+    end = both.latestOffset(first, ReadAllAvailable())
+    assert rows(reader(streams, stream="t,u"), first, end) == numbered(0, 3)
+    streams.gateway.truncate_stream("s", "u", {0: 14})
+    with pytest.raises(DataCorruption, match=r"s/u was lost .* from offset 0"):
+        rows(reader(streams, stream="t,u"), first, end)
 
 
 def test_the_checkpoint_goes_on_with_a_later_spark(streams: FakeStreams) -> None:
