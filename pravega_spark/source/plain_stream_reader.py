@@ -98,6 +98,8 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The partitions of the batch between two offsets."""
         self._is_begun = True
+        if start == end:  # Spark says what it has seen last, before it repeats that batch: nothing of it is done yet.
+            return []
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
         begin = self._begin(first, last)
         gateway = worker_gateway(self._options.controller)

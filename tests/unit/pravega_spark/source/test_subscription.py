@@ -134,6 +134,24 @@ def test_on_a_spark_without_limits_a_later_latest_releases_nothing(streams: Fake
     assert streams.gateway.released("s", "t") == {ME: streams.gateway.tail_cut("s", "t")}
 
 
+def test_on_a_spark_without_limits_a_restart_holds_what_was_planned(streams: FakeStreams) -> None:
+    """Before a batch is repeated, Spark gives its end as start and end of a plan."""
+    options = {"controller": streams.controller, "scope": "s", "stream": "t", "order": "none", "subscriber": "mine"}
+    parsed = ReadOptions.parse(options, Use.STREAM_READ)
+    reader = PlainStreamReader(parsed, SCHEMA)
+    log = [reader.initialOffset()]
+    for event in (b"one", b"two"):
+        streams.append("t", 0, [event])
+        log.append(json.loads(json.dumps(reader.latestOffset())))
+        reader.partitions(log[-2], log[-1])
+    streams.gateway.unsubscribe("s", "mine")
+    again = PlainStreamReader(parsed, SCHEMA)
+    assert again.partitions(log[-1], log[-1]) == []
+    assert streams.gateway.released("s", "t") == {}
+    again.partitions(log[-2], log[-1])
+    assert streams.gateway.released("s", "t") == {ME: {0: 11}}
+
+
 def test_another_name_is_another_subscriber(streams: FakeStreams) -> None:
     for name in ("mine", "other"):
         Query().plan(source(streams, subscriber=name))
