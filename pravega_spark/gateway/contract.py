@@ -117,7 +117,9 @@ class StreamGateway(Protocol):
         """The open segments; none for a sealed stream."""
         ...
 
-    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]: ...
+    def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
+        """``NotFound`` for an epoch that never was, and for one before the head that is forgotten."""
+        ...
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments between two cuts, with those of the cuts."""

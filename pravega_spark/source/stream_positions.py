@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from contextlib import suppress
 
 from pravega_common.errors import (
     DataCorruption,
@@ -19,9 +19,8 @@ from pravega_spark.source.data_loss import data_loss, replaced
 from pravega_spark.source.range_planner import Span
 from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.segment_events import SegmentEvents
-
-key_gap_max: Final = 1e-9
-"""Between two segments of neighbouring keys, whose ends are rounded."""
+from pravega_spark.source.segment_history import SegmentHistory
+from pravega_spark.source.uncovered_keys import UncoveredKeys
 
 _log = logging.getLogger(__name__)
 
@@ -86,11 +85,12 @@ class StreamPositions:
         moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
         gone: set[int] = set()
+        history = self._history()
         found = self._infos([item for item in cut if item not in (known or {})])
         for item, offset in cut.items():
             info = (known or {}).get(item) or found.get(item)
             if info is None:
-                self._report(self._gone(item, offset))
+                self._report(self._gone(item, offset, history))
                 gone.add(item)
                 continue
             if not info.start_offset <= offset <= info.length:
@@ -100,24 +100,28 @@ class StreamPositions:
         if not gone:
             return moved, infos
         try:
-            return self._present(self._around(moved, gone), infos)
+            return self._present(self._around(moved, gone, history), infos)
         except NotFound:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created again", self.scope, self.stream)
             return dict(cut), ended_at(cut)
 
-    def _around(self, cut: SegmentOffsets, gone: set[int]) -> SegmentOffsets:
+    def _history(self) -> SegmentHistory:
+        return SegmentHistory(self._gateway, self.scope, self.stream)
+
+    def _around(self, cut: SegmentOffsets, gone: set[int], history: SegmentHistory) -> SegmentOffsets:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.
 
-        The head itself when the stream does not know the segments: it was created again.
+        These are the keys that the others do not have: of a deleted segment nothing may be on record any more. The
+        head itself when the stream does not know the segments: it was created again.
         """
-        head = self.head()
-        ranges = {item: self._range(item) for item in {*cut, *head}}
-        if not all(ranges.values()):
+        head = history.head
+        if any(map(history.is_foreign, cut)):
             return head
-        lost = [ranges[item] for item in gone]
         made = {item: offset for item, offset in cut.items() if item not in gone}
+        ranges = history.ranges({*made, *head})
+        lost = UncoveredKeys([ranges[item] for item in made])
         for item, offset in head.items():
-            if item not in made and any(_overlap(ranges[item], other) for other in lost):
+            if item not in made and lost.overlap(ranges[item]):
                 made[item] = offset
         return made
 
@@ -157,13 +161,6 @@ class StreamPositions:
                 self._successors[segment_id] = found
         return found
 
-    def _range(self, segment_id: int) -> SegmentRange | None:
-        try:
-            segments = self._gateway.epoch_segments(self.scope, self.stream, segment_epoch(segment_id))
-        except (InvalidArgument, NotFound):
-            return None
-        return next((item for item in segments if item.segment_id == segment_id), None)
-
     def check_covers_keys(self, cut: SegmentOffsets) -> None:
         """``InvalidArgument`` for a cut that leaves out keys; one with segments that are not known is seen later."""
         known: dict[int, SegmentRange] = {}
@@ -175,18 +172,11 @@ class StreamPositions:
             return
         if not cut.keys() <= known.keys():
             return
-        covered = 0.0
-        for item in sorted((known[item] for item in cut), key=lambda item: item.key_low):
-            if item.key_low > covered + key_gap_max:
-                break
-            covered = max(covered, item.key_high)
-        else:
-            if covered > 1.0 - key_gap_max:
-                return
-        raise InvalidArgument(
-            f"the stream cut to start at has no segment of {self.scope}/{self.stream} for the keys from {covered:g} "
-            "on, so their events would never be read; take one that was written as a whole"
-        )
+        if gaps := UncoveredKeys([known[item] for item in cut]).gaps:
+            raise InvalidArgument(
+                f"the stream cut to start at has no segment of {self.scope}/{self.stream} for the keys from "
+                f"{gaps[0][0]:g} on, so their events would never be read; take one that was written as a whole"
+            )
 
     def _missed(self, segment_id: int, wanted: int, info: SegmentInfo) -> DataCorruption:
         """The error of an offset that a segment does not have."""
@@ -195,10 +185,11 @@ class StreamPositions:
             return replaced(self.scope, self.stream, segment_id, wanted, found)
         return data_loss(self.scope, self.stream, segment_id, wanted, info.start_offset)
 
-    def _gone(self, segment_id: int, wanted: int) -> DataCorruption:
+    def _gone(self, segment_id: int, wanted: int, history: SegmentHistory) -> DataCorruption:
         """The error of a segment that is not there: truncated, or never one of the stream of this name."""
-        if self._range(segment_id) is None and self._gateway.stream_exists(self.scope, self.stream):
-            return replaced(self.scope, self.stream, segment_id, wanted, "it is not one of its segments")
+        with suppress(NotFound):  # The stream is deleted.
+            if history.is_foreign(segment_id):
+                return replaced(self.scope, self.stream, segment_id, wanted, "it is not one of its segments")
         return data_loss(self.scope, self.stream, segment_id, wanted, None)
 
     def _report(self, error: DataCorruption) -> None:
@@ -214,11 +205,11 @@ class StreamPositions:
         spans = []
         between = sorted(self._gateway.segments_between(self.scope, self.stream, start, end))
         wanted = [item for item in between if start.get(item, 0) != end.get(item)]
-        infos = self._infos(wanted)
+        infos, history = self._infos(wanted), self._history()
         for item in wanted:
             first, last, info = start.get(item, 0), end.get(item), infos.get(item)
             if info is None:
-                self._report(self._gone(item, first))
+                self._report(self._gone(item, first, history))
                 continue
             last = info.length if last is None else last
             if max(first, last) > info.length:
@@ -277,9 +268,3 @@ def _ready(following: Mapping[int, list[Successor]]) -> set[int]:
         if not stay:
             return ready
         ready -= stay
-
-
-def _overlap(first: SegmentRange | None, second: SegmentRange | None) -> bool:
-    if first is None or second is None:
-        return False
-    return first.key_low < second.key_high and second.key_low < first.key_high

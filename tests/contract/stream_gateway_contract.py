@@ -245,6 +245,13 @@ class StreamGatewayContract:
             writer.write(framed([b"x"]), 1)
             writer.flush()
 
+    def test_an_epoch_that_never_was(self, gateway: StreamGateway, scope: str) -> None:
+        self.make(gateway, scope)
+        with pytest.raises(NotFound):
+            gateway.epoch_segments(scope, "t", 1)
+        with pytest.raises(NotFound):
+            gateway.epoch_segments(scope, "another", 0)
+
     def test_merge_has_two_predecessors(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
         halves = [item.segment_id for item in gateway.scale_stream(scope, "t", [0], [(0.0, 0.5), (0.5, 1.0)])]

@@ -52,6 +52,7 @@ from pravega_common.names import (
     is_transaction_segment,
     parse_segment_name,
     scoped_name,
+    segment_epoch,
     segment_id,
     segment_name,
     segment_number,
@@ -183,6 +184,11 @@ class FakeGateway:
                 name = segment_name(scope, stream, item)
                 store.execute("UPDATE segments SET start = ? WHERE name = ?", (offset, name))
 
+    def forget_epochs(self, scope: str, stream: str, oldest: int) -> None:
+        """Forget the epochs before ``oldest``, as controllers do with those from before the head of a stream."""
+        with self._change() as store:
+            store.execute("DELETE FROM epochs WHERE stream = ? AND epoch < ?", (f"{scope}/{stream}", oldest))
+
     def seal_stream(self, scope: str, stream: str) -> None:
         with self._change() as store:
             store.execute("UPDATE streams SET sealed = 1 WHERE scope = ? AND name = ?", (scope, stream))
@@ -205,7 +211,7 @@ class FakeGateway:
 
     def head_cut(self, scope: str, stream: str) -> dict[int, int]:
         with self._change() as store:
-            for epoch in range(_epoch(store, scope, stream) + 1):
+            for epoch in _epochs(store, scope, stream):
                 cut = {}
                 for item in _epoch_segments(store, scope, stream, epoch):
                     info = _info(store, item.name)
@@ -231,18 +237,18 @@ class FakeGateway:
 
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
         with self._change() as store:
+            if epoch not in _epochs(store, scope, stream):
+                raise NotFound(f"stream {scope}/{stream} has no epoch {epoch}, or it was truncated")
             return _epoch_segments(store, scope, stream, epoch)
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         with self._change() as store:
-            last = _epoch(store, scope, stream)
-            everything = {
-                item.segment_id: item
-                for epoch in range(last + 1)
-                for item in _epoch_segments(store, scope, stream, epoch)
-            }
-        low = start or {item: 0 for item in everything if item >> 32 == 0}
-        high = end or {item.segment_id: 0 for item in self.epoch_segments(scope, stream, last)}
+            epochs = [_epoch_segments(store, scope, stream, epoch) for epoch in _epochs(store, scope, stream)]
+        everything = {item.segment_id: item for segments in epochs for item in segments}
+        if unknown := {*start, *end} - everything.keys():
+            raise InvalidArgument(f"segments {sorted(unknown)} are not of stream {scope}/{stream}, or were truncated")
+        low = start or {item.segment_id: 0 for item in epochs[0]}
+        high = end or {item.segment_id: 0 for item in epochs[-1]}
 
         def between(item: SegmentRange) -> bool:
             over = [other for other in everything if _overlap(item, everything[other])]
@@ -254,8 +260,11 @@ class FakeGateway:
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
         with self._change() as store:
-            last = _epoch(store, scope, stream)
-            epochs = [_epoch_segments(store, scope, stream, epoch) for epoch in range(last + 1)]
+            on_record = _epochs(store, scope, stream)
+            epochs = [_epoch_segments(store, scope, stream, epoch) for epoch in on_record]
+        known = {item.segment_id for segments in epochs for item in segments}
+        if segment_id not in known and segment_epoch(segment_id) < on_record[0]:
+            raise NotFound(f"segment {segment_id} of stream {scope}/{stream} was truncated, and what followed it")
         for before, after in itertools.pairwise(epochs):
             gone = [item for item in before if item not in after]
             mine = [item for item in gone if item.segment_id == segment_id]
@@ -604,6 +613,12 @@ def _epoch(store: sqlite3.Connection, scope: str, stream: str) -> int:
     if row is None:
         raise StreamNotFound(f"stream {scope}/{stream} does not exist")
     return int(row[0])
+
+
+def _epochs(store: sqlite3.Connection, scope: str, stream: str) -> list[int]:
+    """The epochs on record."""
+    query = "SELECT DISTINCT epoch FROM epochs WHERE stream = ? AND epoch <= ? ORDER BY epoch"
+    return [epoch for (epoch,) in store.execute(query, (f"{scope}/{stream}", _epoch(store, scope, stream))).fetchall()]
 
 
 def _begin_epoch(
