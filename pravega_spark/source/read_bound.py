@@ -26,6 +26,23 @@ class ReadBound:
         """Whether nothing that a read at a position may still take could lie before this end."""
         return all(self.end_of(item, offset, offset_max) == offset for item, offset in position.items())
 
+    def unknown(self, position: SegmentOffsets) -> set[int]:
+        """The segments of a position that may lie before what was left of the stream when this end was found.
+
+        Not those that are newer than all at this end, and so behind it.
+        """
+        newest = max(self._cut, default=0)
+        return {item for item in position if item < newest and item not in self._cut and item not in self._before}
+
+    def is_behind(self, gone: set[int], following: SegmentOffsets) -> bool:
+        """Whether deleted segments lay before this end, so that what they had was to be read.
+
+        ``following``: what is there now for their keys, in which the stream goes on to this end if they lay before it.
+        """
+        oldest = min(self._cut, default=0)
+        is_before = any(item in self._cut or item in self._before for item in following)
+        return is_before or any(item < oldest for item in gone)
+
 
 def ended_at(position: SegmentOffsets) -> dict[int, SegmentInfo]:
     """Segments as if each ended where the position stands, for a stream from which nothing is to be read."""

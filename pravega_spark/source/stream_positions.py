@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from pravega_common.errors import (
@@ -107,6 +107,16 @@ class StreamPositions:
 
     def _history(self) -> SegmentHistory:
         return SegmentHistory(self._gateway, self.scope, self.stream)
+
+    def deleted(self, segment_ids: Iterable[int]) -> set[int]:
+        """Those of some segments that are not there any more."""
+        asked = set(segment_ids)
+        return asked - self._infos(sorted(asked)).keys()
+
+    def in_place_of(self, gone: set[int], cut: SegmentOffsets) -> SegmentOffsets:
+        """Return what the head has for the keys of deleted segments of a cut; ``NotFound`` without a stream."""
+        made = self._around(cut, gone, self._history())
+        return {item: offset for item, offset in made.items() if item not in cut}
 
     def _around(self, cut: SegmentOffsets, gone: set[int], history: SegmentHistory) -> SegmentOffsets:
         """The cut with its deleted segments replaced by what the head of the stream has for their keys.

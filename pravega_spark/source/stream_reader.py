@@ -274,7 +274,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         infos: _Infos = {}
         left = {}
         for name, cut in position.items():
-            if name in self._end and self._end[name].is_reached(cut):  # What becomes of the rest is not ours.
+            if self._is_at_end(name, cut):  # What becomes of the rest is not ours.
                 moved[name], infos[name] = cut, ended_at(cut)
             else:
                 left[name] = cut
@@ -282,6 +282,23 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         for name, cut in left.items():
             moved[name], infos[name] = self._opened()[name].advanced(cut, asked.get(name))
         return {name: moved[name] for name in position}, {name: infos[name] for name in position}
+
+    def _is_at_end(self, name: str, cut: SegmentOffsets) -> bool:
+        """Whether a stream is read up to the end of the read, and was not lost before it.
+
+        A segment that is deleted looks to the end as one behind it.
+        """
+        end = self._end.get(name)
+        if end is None or not end.is_reached(cut):
+            return False
+        unknown = end.unknown(cut)
+        gone = self._opened()[name].deleted(unknown) if unknown else None
+        if not gone:
+            return True
+        try:
+            return not end.is_behind(gone, self._opened()[name].in_place_of(gone, cut))
+        except NotFound:
+            return True  # The stream is deleted.
 
     def _end_of(self, name: str, segment_id: int, offset: int, infos: _Infos) -> int:
         length = max(offset, infos[name][segment_id].length)

@@ -653,6 +653,77 @@ class TestLoss:
         assert query.step() is not None
 
 
+class TestLossBeforeAnEnd:
+    def filled(self, streams: FakeStreams) -> tuple[Query, int]:
+        """A query that has read two of eight events in segment 0, which has a successor with four."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 8))
+        query = Query(reader(streams, approx_bytes_per_trigger="36"))
+        assert query.step() == [numbered(0, 2)]
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(8, 12))
+        return query, second
+
+    def end(self, second: int, kind: str) -> dict[str, str]:
+        if kind == "time":
+            return {"end_time": "1000"}
+        cut = StreamCut("s", "t", {second: 4 * 18}).as_text()
+        return {"end_stream_cut": cut if kind == "cut" else kind}
+
+    @pytest.mark.parametrize("kind", ["latest", "cut", "time", "unbounded"])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_a_segment_that_is_deleted(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, kind: str, fails: str
+    ) -> None:
+        """The end knows only what was left when it was found."""
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: 10)
+        query, second = self.filled(streams)
+        streams.gateway.truncate_stream("s", "t", {second: 2 * 18})
+        query.restart(reader(streams, fail_on_data_loss=fails, **self.end(second, kind)))
+        query.source.prepareForTriggerAvailableNow()
+        if fails == "true":
+            with pytest.raises(
+                DataCorruption, match=r"s/t was lost .* segment 0\.#epoch\.0 from offset 36, the segment"
+            ):
+                query.step()
+        else:
+            assert query.all() == numbered(10, 12)
+
+    @pytest.mark.parametrize("behind", [0, 18])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_nothing_is_left_before_the_end(self, streams: FakeStreams, behind: int, fails: str) -> None:
+        query, second = self.filled(streams)
+        end = StreamCut("s", "t", {second: 2 * 18}).as_text()
+        streams.gateway.truncate_stream("s", "t", {second: 2 * 18 + behind})
+        query.restart(reader(streams, fail_on_data_loss=fails, end_stream_cut=end))
+        if fails == "true":
+            with pytest.raises(DataCorruption, match=r"segment 0\.#epoch\.0 from offset 36, the segment is deleted"):
+                query.step()
+        else:
+            assert query.all() == []
+
+    def test_what_lies_behind_the_end_is_not_missed(self, streams: FakeStreams) -> None:
+        """Although the end has newer segments for other keys."""
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 2))
+        (lower,) = streams.scale("t", [0], [(0.0, 0.5)])
+        (upper,) = streams.scale("t", [1], [(0.5, 1.0)])
+        streams.append("t", lower, numbered(2, 4))
+        streams.append("t", upper, numbered(4, 6))
+        end = StreamCut("s", "t", {0: 2 * 18, upper: 18}).as_text()
+        query = Query(reader(streams, end_stream_cut=end))
+        assert query.all() == [*numbered(0, 2), *numbered(4, 5)]
+        (lowest,) = streams.scale("t", [lower], [(0.0, 0.5)])
+        assert query.step() is None
+        streams.gateway.truncate_stream("s", "t", {lowest: 0, upper: 18})
+        assert query.step() is None
+        query.restart(reader(streams, end_stream_cut=end))
+        assert query.step() is None
+        streams.gateway.seal_stream("s", "t")
+        streams.gateway.delete_stream("s", "t")
+        assert query.step() is None
+
+
 class TestTime:
     def filled(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Five events a second, over a scale: at 1 s and 2 s into one segment, at 3 s and 4 s into two others."""
@@ -858,6 +929,16 @@ class TestCosts:
         calls.clear()
         assert query.step() is None
         assert calls == {"segment_infos": 1}
+
+    def test_a_read_at_its_end_asks_for_nothing(self, streams: FakeStreams, calls: Counter[str]) -> None:
+        streams.create("t", 3)
+        streams.append("t", 1, numbered(0, 4))
+        query = Query(reader(streams, end_stream_cut="latest"))
+        assert query.all() == numbered(0, 4)
+        streams.scale("t", [1], [(0.3, 0.6)])
+        calls.clear()
+        assert query.step() is None
+        assert not calls
 
     @pytest.mark.parametrize("ahead_bytes", [prepared_segment_bytes_max, 60])
     def test_a_plan_with_a_limit_of_events_asks_for_all_segments_together(
