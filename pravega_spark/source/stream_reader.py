@@ -190,7 +190,11 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; ``start`` itself when there is nothing to read."""
+        """The end of the next batch; ``start`` itself when there is nothing to read.
+
+        A position that moved over a scaling is the end of a batch without rows: else the checkpoint stayed at a segment
+        that is read to its end, and would miss it when that is truncated.
+        """
         if self._target is None and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
             self._sleep(wait_s)
         began_s = self._monotonic_s()
@@ -225,7 +229,9 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         available = self._available(taken.ends, taken.infos)
         self._report(taken.ends, available, taken.infos)
         self._quiet.looked(begin, available, infos)
-        return start if taken.ends == moved else SourceOffset(taken.position, begin, taken.ended).to_json()
+        if taken.ends == moved == begin:
+            return start
+        return SourceOffset(taken.position, begin, taken.ended).to_json()
 
     def _taken(self, position: OffsetsByStream, infos: _Infos, *, is_limited: bool) -> _Taken:
         """Plan the batch that begins at ``position``; over scalings only where no order is to be kept."""

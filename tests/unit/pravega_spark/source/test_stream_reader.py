@@ -278,6 +278,7 @@ class TestScaling:
         (second,) = streams.scale("t", [0], [(0.0, 1.0)])
         (third,) = streams.scale("t", [second], [(0.0, 1.0)])
         query = Query(reader(streams))
+        assert query.step() == [], "the checkpoint has the last one"
         assert query.step() is None
         streams.append("t", third, numbered(0, 1))
         assert query.step() == [numbered(0, 1)]
