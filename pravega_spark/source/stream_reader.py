@@ -321,9 +321,12 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         }
 
     def _holds_back(self, position: OffsetsByStream, infos: _Infos) -> bool:
-        """Whether the batch that would begin at ``position`` waits for more events."""
+        """Whether the batch that would begin at ``position`` waits for more events.
+
+        Those behind a scaling count: with ``order=key`` the batch ends there, and to wait would bring it no more.
+        """
         begin, available = position, self._available(position, infos)
-        if self._options.order == "none" and self._options.min_events_per_trigger is not None:
+        if self._options.min_events_per_trigger is not None:
             begin, available = self._with_later(position, available, infos)
         backlogs = {
             (name, item): end - begin[name][item] for name, cut in available.items() for item, end in cut.items()

@@ -891,6 +891,20 @@ class TestEnoughEvents:
         now[0] = 160.0
         assert query.step() == [numbered(3, 4)]
 
+    def test_few_before_a_scaling_do_not_wait_where_enough_are_behind_it(self, streams: FakeStreams) -> None:
+        """No more come to them. The batch ends at the scaling all the same."""
+        streams.create("t")
+        query, now = self.query(streams, min_events_per_trigger="10", max_trigger_delay="30s")
+        streams.append("t", 0, numbered(0, 3))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(3, 9))
+        assert query.step() is None
+        streams.append("t", second, numbered(9, 10))
+        assert steps_of(query) == [numbered(0, 3)], "seven are left"
+        streams.append("t", second, numbered(10, 13))
+        assert steps_of(query) == [numbered(3, 13)]
+        assert now == [0.0]
+
     def test_triggers_that_take_all_wait_for_none(self, streams: FakeStreams) -> None:
         streams.create("t")
         streams.append("t", 0, numbered(0, 3))
