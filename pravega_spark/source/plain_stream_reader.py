@@ -62,9 +62,17 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         self._last: SourceOffset | None = None
         self._is_begun = False
         """Whether the query has a batch, which may be of the run before."""
+        self._seen: SourceOffset | None = None
+        """The end of the last batch of the run before."""
 
     def initialOffset(self) -> dict[str, Any]:
-        """The start of a query; Spark does not store it, so the first batch's end carries it."""
+        """The start of a query; Spark does not store it, so the first batch's end carries it.
+
+        Spark may ask for it only when it has that end, before which ``latest`` must not come.
+        """
+        first = self._seen or self._last
+        if self._initial is None and first is not None and self._is_from_latest:
+            self._initial = first.position if first.start is None else first.start
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
             self._initial = {
@@ -72,6 +80,11 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
                 for name in self._names.names()
             }
         return SourceOffset(self._initial).to_json()
+
+    @property
+    def _is_from_latest(self) -> bool:
+        limit = self._options.start_stream_cut
+        return self._options.start_time is None and (limit is None or limit.is_latest)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
         """The end of the streams: the same text while nothing was added."""
@@ -99,6 +112,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         """The partitions of the batch between two offsets."""
         self._is_begun = True
         if start == end:  # Spark says what it has seen last, before it repeats that batch: nothing of it is done yet.
+            self._seen = SourceOffset.from_json(end)
             return []
         first, last = SourceOffset.from_json(start), SourceOffset.from_json(end)
         begin = self._begin(first, last)

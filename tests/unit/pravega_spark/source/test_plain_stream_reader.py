@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
+from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
@@ -83,6 +84,36 @@ def test_a_failed_first_batch_is_repeated_from_its_own_start(streams: FakeStream
     streams.append("t", 0, numbered(3, 9))
     restarted = reader(streams, start_stream_cut="latest")
     assert rows(restarted, restarted.initialOffset(), end) == numbered(0, 3)
+
+
+@pytest.mark.parametrize("is_available_now", [False, True])
+def test_a_query_from_latest_begins_while_events_come(
+    streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, is_available_now: bool
+) -> None:
+    """Spark asks for the end of the first batch, and then for its start; a restart asks for the start again.
+
+    A controller refuses to say what lies between a cut and one before it.
+    """
+    between = streams.gateway.segments_between
+
+    def refusing(scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
+        assert start[0] <= end[0]
+        return between(scope, stream, start, end)
+
+    monkeypatch.setattr(streams.gateway, "segments_between", refusing)
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    source = reader(streams, start_stream_cut="latest")
+    log = [json.loads(json.dumps(source.latestOffset()))]
+    streams.append("t", 0, numbered(3, 6))
+    assert rows(source, source.initialOffset(), log[0]) == []
+    restarted = reader(streams, start_stream_cut="latest")
+    streams.append("t", 0, numbered(6, 9))
+    if is_available_now:
+        restarted.latestOffset()
+    assert restarted.partitions(log[0], log[0]) == [], "what Spark has seen last, as it tells a restarted source"
+    assert rows(restarted, restarted.initialOffset(), log[0]) == []
+    assert step(restarted, log) == numbered(3, 9)
 
 
 def first_batch(streams: FakeStreams, start: str) -> dict[str, Any]:
