@@ -25,6 +25,7 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.channels import make_channel, unary_call
 from pravega_streams.controller.endpoint_choice import EndpointChoice
+from pravega_streams.controller.failed_attempts import is_question, was_unsent
 from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 from pravega_streams.credentials import Credentials, credentials_from
@@ -64,6 +65,8 @@ _ERRORS: Final[dict[grpc.StatusCode, type[PravegaError]]] = {
 
 _CONTROLLER: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
 _SILENT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+_Failed = tuple[grpc.RpcError, int]
+"""The error of an attempt, and the index of the controller that it was for."""
 
 
 class _Hangs(grpc.RpcError):
@@ -85,7 +88,9 @@ class ControllerTransport:
 
     The controller's calls are idempotent or answer the second time what they would have answered the first
     (``createTransaction`` merely leaves a transaction to time out), so a call is repeated on every error that may pass.
-    ``Unavailable``: no controller could be reached, nothing was done. ``UnknownOutcome``: all attempts ended in errors.
+    ``Unavailable``: nothing was done, as no attempt reached a controller, or the call changes nothing.
+    ``UnknownOutcome``: an attempt may have reached one, and all ended in errors. A controller that answers UNAVAILABLE
+    may have done a part of the work, or all of it.
     Without another attempt: ``AuthenticationFailed`` for certificates that are not trusted, ``ConfigurationError`` if
     only one side speaks TLS.
     """
@@ -140,7 +145,7 @@ class ControllerTransport:
     def _call(self, service: ServiceDescriptor, method: str, request: Any) -> Any:
         delay_s, refusals = retry_delay_min_s, TlsRefusals(self.endpoints)
         began_s = self._now_s()
-        reached = False
+        sent: _Failed | None = None
         for attempt in range(1, self._attempts + 1):
             index = self._choice.next()
             try:
@@ -155,7 +160,8 @@ class ControllerTransport:
                 self._choice.failed(index)
             if code is grpc.StatusCode.UNAVAILABLE:
                 refusals.check(index, failure)
-            reached = reached or code is not grpc.StatusCode.UNAVAILABLE
+            if not was_unsent(failure):
+                sent = failure, index
             if code not in _RETRIED or attempt == self._attempts:
                 break
             if self._now_s() - began_s + delay_s > notice_time_max_s:
@@ -163,7 +169,7 @@ class ControllerTransport:
                 self._notice.failed(self.endpoints[index], failure, left_s)
             self._sleep(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, retry_delay_max_s)
-        raise self._error_of(failure, method, index, reached) from failure
+        raise self._error_of(method, (failure, index), sent) from failure
 
     def _ask(self, index: int, service: ServiceDescriptor, method: str, request: Any) -> Any:
         channel = self._channel(index)
@@ -212,15 +218,19 @@ class ControllerTransport:
             self._channels[index] = channel
         return channel
 
-    def _error_of(self, failure: grpc.RpcError, method: str, index: int, reached: bool) -> PravegaError:
-        code, endpoint = failure.code(), self.endpoints[index]
-        detail = f"controller {endpoint}, {method}: {failure.details()}"
-        made = _ERRORS.get(code)
-        if made is Unavailable:
-            if reached:
-                return UnknownOutcome(detail)
-            return Unavailable(f"no controller answers at {endpoint} ({short_reason(failure)}); is it running there?")
-        return UnknownOutcome(f"{detail} ({code.name})") if made is None else made(detail)
+    def _error_of(self, method: str, last: _Failed, sent: _Failed | None) -> PravegaError:
+        """``sent``: the last attempt that may have reached a controller; ``None`` if none can have."""
+        nobody = f"no controller answers at {self.endpoints[last[1]]} ({short_reason(last[0])})"
+        if sent is None:
+            return Unavailable(f"{nobody}; is it running there?")
+        failure, index = sent
+        code = failure.code()
+        made = _ERRORS.get(code, UnknownOutcome)
+        if made is Unavailable and not is_question(method):
+            made = UnknownOutcome
+        status = f" ({code.name})" if made is UnknownOutcome else ""
+        since = "" if failure is last[0] else f"; since then {nobody}"
+        return made(f"controller {self.endpoints[index]}, {method}: {failure.details()}{status}{since}")
 
 
 def _service_of(request: Any, name: str) -> ServiceDescriptor:

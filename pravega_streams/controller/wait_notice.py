@@ -10,6 +10,7 @@ from typing import Final
 import grpc
 
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.controller.failed_attempts import was_unsent
 
 notice_time_max_s: Final = 1.5
 """A call that has waited this long, or is about to, says so."""
@@ -33,7 +34,7 @@ class WaitNotice:
     def failed(self, endpoint: Endpoint, failure: grpc.RpcError, left_s: float) -> None:
         """A call failed and is repeated, for ``left_s`` seconds at most."""
         code, reason = failure.code(), short_reason(failure)
-        is_silent = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        is_silent = was_unsent(failure) or code is grpc.StatusCode.CANCELLED
         what = f"does not answer ({reason})" if is_silent else f"cannot serve a call now ({reason})"
         self._tell(f"controller {endpoint} {what}; asking again for up to {max(1, round(left_s))} s")
 

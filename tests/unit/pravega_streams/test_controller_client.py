@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import pickle
@@ -21,11 +22,19 @@ from pravega_common.errors import (
     NotFound,
     StreamNotSealed,
     Unavailable,
+    UnknownOutcome,
     UnsupportedOperation,
 )
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.proto import (
+    cluster_health_pb2,
+    commit_operations_pb2,
+    scope_quotas_pb2,
+    stream_lags_pb2,
+    transaction_sets_pb2,
+)
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.proto_forms import configuration_from, configuration_to
@@ -33,9 +42,11 @@ from pravega_common.runtime.client_tls import ClientTls
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
+from pravega_streams.controller.failed_attempts import is_question, was_unsent
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.controller.wait_notice import notice_every_s
 from tests.support.certificates import Authority
+from tests.support.proxy import CuttingProxy
 from tests.support.servers import free_port
 
 
@@ -148,6 +159,123 @@ def test_nobody_there_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="is it running there"):
         client.create_scope("new")
     client.close()
+
+
+class Dying(ControllerServiceServicer):
+    """Acts on a call, and is gone with its port before it answers."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.proxy: CuttingProxy | None = None
+        self.calls = 0
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        self._die()
+        return pb.CreateScopeStatus(status=pb.CreateScopeStatus.SUCCESS)
+
+    def checkScopeExists(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.ExistsResponse:
+        self._die()
+        return pb.ExistsResponse(exists=True)
+
+    def _die(self) -> None:
+        self.calls += 1
+        assert self.proxy is not None
+        asyncio.run_coroutine_threadsafe(self.proxy.stop(), self.loop).result()
+
+
+@pytest.mark.parametrize("changes", [True, False])
+async def test_what_a_controller_did_before_it_died_is_not_guessed(changes: bool) -> None:
+    dying = Dying()
+    with serving(dying) as port:
+        dying.proxy = CuttingProxy(f"127.0.0.1:{port}")
+        await dying.proxy.start()
+        client = ControllerClient(f"tcp://{dying.proxy.address}", attempts=3)
+        method = "createScope" if changes else "checkScopeExists"
+        expected = UnknownOutcome if changes else Unavailable
+        with pytest.raises(expected, match=rf"{method}: .+; since then no controller answers .*\(Connection refused\)"):
+            await asyncio.to_thread(client.create_scope if changes else client.scope_exists, "s")
+        client.close()
+        assert dying.calls == 1
+
+
+class Stuck(ControllerServiceServicer):
+    """Answers UNAVAILABLE, as a controller does for a lost answer of a store and for a container without one."""
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "s/t: the answer of the store was lost")
+
+    def getURI(self, request: pb.SegmentId, context: grpc.ServicerContext) -> pb.NodeUri:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "container 3 is assigned to no store")
+
+
+def test_a_controller_that_answers_unavailable_has_answered(caplog: pytest.LogCaptureFixture) -> None:
+    slept_s: list[float] = []
+    with serving(Stuck()) as port:
+        client = ControllerClient(
+            f"tcp://127.0.0.1:{port}", attempts=9, now_s=lambda: sum(slept_s), sleep=slept_s.append
+        )
+        with pytest.raises(
+            UnknownOutcome, match=r"createScope: s/t: the answer of the store was lost \(UNAVAILABLE\)$"
+        ):
+            client.create_scope("s")
+        with pytest.raises(Unavailable, match=r"getURI: container 3 is assigned to no store$"):
+            client.endpoint("s", "t", 0)
+        client.close()
+    assert caplog.messages and all("cannot serve a call now (" in line for line in caplog.messages)
+
+
+def test_an_answer_counts_more_than_a_controller_that_is_away() -> None:
+    with serving(Stuck()) as port:
+        client = ControllerClient(f"tcp://127.0.0.1:{port},127.0.0.1:{free_port()}", attempts=2)
+        with pytest.raises(Unavailable, match=r"getURI: container 3 is assigned to no store; since then no controller"):
+            client.endpoint("s", "t", 0)
+        client.close()
+
+
+class Failure(grpc.RpcError):
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        self.code = lambda: code
+        self.details = lambda: details
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "unsent"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: refused", True),
+        ("UNAVAILABLE", "errors resolving away:1: [field:hostname lookup error:Domain name not found]", True),
+        ("UNAVAILABLE", "DNS resolution failed for away:1: C-ares status is not ARES_SUCCESS", True),
+        ("UNAVAILABLE", "Socket closed", False),
+        ("UNAVAILABLE", "", False),
+        ("UNKNOWN", "failed to connect to all addresses", False),
+        ("UNAVAILABLE", "store 1: failed to connect to all addresses", False),
+    ],
+)
+def test_only_a_call_without_a_connection_was_certainly_not_sent(code: str, details: str, unsent: bool) -> None:
+    assert was_unsent(Failure(grpc.StatusCode[code], details)) is unsent
+
+
+def test_the_calls_that_change_something_are_known() -> None:
+    """A new call of a name that is not listed here belongs here, or into ``is_question``."""
+    files = (
+        pb,
+        cluster_health_pb2,
+        commit_operations_pb2,
+        scope_quotas_pb2,
+        stream_lags_pb2,
+        transaction_sets_pb2,
+    )
+    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
+    changing = {name for service in services for name in service.methods_by_name if not is_question(name)}
+    assert changing == {
+        *("createScope", "deleteScope", "deleteScopeRecursive"),
+        *("createStream", "updateStream", "truncateStream", "sealStream", "deleteStream", "scale"),
+        *("createTransaction", "commitTransaction", "abortTransaction", "pingTransaction"),
+        *("noteTimestampFromWriter", "removeWriter"),
+        *("createKeyValueTable", "deleteKeyValueTable"),
+        *("createReaderGroup", "updateReaderGroup", "deleteReaderGroup", "updateSubscriberStreamCut"),
+        *("RegisterTransactions", "CommitTransactionSet", "ForgetSink"),
+        *("SetScopeQuota", "GiveUpTransaction", "AcceptLoss"),
+    }
 
 
 @pytest.mark.parametrize(

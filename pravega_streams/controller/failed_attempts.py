@@ -1,0 +1,30 @@
+"""Tells what a failed attempt of a call may have done."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+_UNSENT: Final = (
+    "failed to connect to all addresses",
+    "errors resolving ",
+    "DNS resolution failed for ",
+)
+"""How the texts of gRPC begin when it has no connection to send a call on; it has two resolvers, each with its text."""
+_QUESTIONS: Final = ("get", "list", "check", "is", "describe")
+"""How the names of the calls begin that change nothing."""
+
+
+def was_unsent(failure: grpc.RpcError) -> bool:
+    """Whether an attempt certainly reached no controller.
+
+    Only gRPC's text says so: UNAVAILABLE is also its status for a connection that was lost with the call on it, and
+    what a controller answers of its own, be it Pravega's or ours. A text that is not known counts as sent.
+    """
+    return failure.code() is grpc.StatusCode.UNAVAILABLE and str(failure.details()).startswith(_UNSENT)
+
+
+def is_question(method: str) -> bool:
+    """Whether a call changes nothing, so that nothing was done when it failed."""
+    return method.lower().startswith(_QUESTIONS)
