@@ -14,7 +14,7 @@ from pravega_streams.readers import transitions
 from pravega_streams.readers.balance import should_release
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
-from pravega_streams.readers.group_state import GroupMember, GroupState
+from pravega_streams.readers.group_state import GroupMember, GroupState, Positions
 from pravega_streams.readers.group_table import GroupTable
 from pravega_streams.readers.segment_feed import SegmentFeed, SegmentReads
 from pravega_streams.readers.slices import ReadEvent, SegmentSlice
@@ -51,6 +51,8 @@ class EventReader:
         self._news = asyncio.Event()
         self._refresh_at_s = 0.0
         self._is_offline = False
+        self._leaves_at: Positions | None = None
+        """The positions of a reader that is offline and may be in the group still."""
         self._piece: SegmentSlice | None = None
         self._event: ReadEvent | None = None
 
@@ -129,13 +131,17 @@ class EventReader:
         self.release_segment(piece)
 
     async def reader_offline(self) -> None:
-        """Leave the group; other readers go on where this one stands. Slices that are out count as not read."""
-        if self._is_offline:
-            return
-        self._release_piece()
-        positions = self._positions()
-        self._close()
-        await self._table.update(lambda state: transitions.leave(state, self._member, positions))
+        """Leave the group; other readers go on where this one stands. Slices that are out count as not read.
+
+        After an error this reader reads nothing more, and the call is to be repeated: it may be in the group still.
+        """
+        if not self._is_offline:
+            self._release_piece()
+            self._leaves_at = self._positions()
+            self._close()
+        if (positions := self._leaves_at) is not None:
+            await self._table.update(lambda state: transitions.leave(state, self._member, positions))
+            self._leaves_at = None
 
     # ---- the group
 

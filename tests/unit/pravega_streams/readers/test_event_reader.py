@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pravega_common.errors import DataCorruption, SegmentNotFound
+from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.errors import EventsTruncated
+from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.readers import segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
-from pravega_streams.table.table_client import TableClient
+from pravega_streams.table.table_client import TableClient, TableItem
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -55,17 +55,41 @@ class FakeStream:
         return 0 in cut
 
 
+class TablesAway(TableClient):
+    """Tables whose store does not take as many puts as it is set to, after it took ``good_puts``."""
+
+    good_puts = 0
+    puts_to_refuse = 0
+
+    async def put(self, segment: str, items: list[TableItem]) -> list[int]:  # type: ignore[override]
+        if self.good_puts:
+            self.good_puts -= 1
+        elif self.puts_to_refuse:
+            self.puts_to_refuse -= 1
+            raise Unavailable("the store is away")
+        return await super().put(segment, items)
+
+
 @pytest.fixture
 def stream() -> FakeStream:
     return FakeStream()
 
 
 @pytest.fixture
-async def group(endpoint: Endpoint, segments: InMemorySegmentStore, stream: FakeStream) -> AsyncIterator[ReaderGroup]:
+async def tables(endpoint: Endpoint) -> AsyncIterator[TablesAway]:
+    requests = RawClient(ScriptedResolver(endpoint))
+    yield TablesAway(requests)
+    requests.close()
+
+
+@pytest.fixture
+async def group(
+    endpoint: Endpoint, segments: InMemorySegmentStore, stream: FakeStream, tables: TablesAway
+) -> AsyncIterator[ReaderGroup]:
     await segments.create_segment(S0)
     resolver = ScriptedResolver(endpoint)
     requests = RawClient(resolver)
-    cluster = ReaderCluster(stream, requests, TableClient(requests), resolver)
+    cluster = ReaderCluster(stream, requests, tables, resolver)
     yield await ReaderGroup(cluster, SCOPE, "g").create(GroupConfiguration({(SCOPE, STREAM): HEAD}, {}, 20))
     requests.close()
 
@@ -212,3 +236,35 @@ async def test_a_connection_is_tried_while_a_read_waits(endpoint: Endpoint, segm
     await segments.append(S0, [b"bytes"])
     assert bytes((await reading).data) == b"bytes"
     reads.close()
+
+
+async def test_a_reader_that_could_not_leave_leaves_when_it_is_asked_again(
+    group: ReaderGroup, segments: InMemorySegmentStore, tables: TablesAway
+) -> None:
+    await segments.append(S0, [framed(b"one", b"two")])
+    reader = await group.create_reader("r")
+    assert await take(reader, 1) == [b"one"]
+    tables.puts_to_refuse = 1
+    with pytest.raises(Unavailable):
+        await reader.reader_offline()
+    with pytest.raises(ReaderOffline):
+        await reader.get_segment_slice()
+    assert await group.readers_online() == ["r"]
+    await reader.reader_offline()
+    await reader.reader_offline()
+    assert await group.readers_online() == []
+    async with await group.create_reader("next") as following:
+        assert await take(following, 1) == [b"two"]
+
+
+async def test_a_reader_that_could_not_leave_takes_no_later_one_of_its_name_out(
+    group: ReaderGroup, tables: TablesAway
+) -> None:
+    reader = await group.create_reader("r")
+    tables.puts_to_refuse = 1
+    with pytest.raises(Unavailable):
+        await reader.reader_offline()
+    await group.reader_offline("r")
+    async with await group.create_reader("r"):
+        await reader.reader_offline()
+        assert await group.readers_online() == ["r"]
