@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Mapping
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, Unavailable
+from pravega_common.errors import InvalidArgument, NotFound, PravegaError, Unavailable
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers import checkpoints, transitions
@@ -25,6 +26,9 @@ from pravega_streams.readers.group_table import GroupTable
 
 checkpoint_time_default_s: Final = 60.0
 checkpoint_poll_s: Final = 0.1
+unfinished_max: Final = 1_000
+"""Readers that could not be made and may be in the group still, which are known for another attempt."""
+_log: Final = logging.getLogger(__name__)
 
 Cuts = Mapping[StreamName, SegmentOffsets]
 """A cut of each of several streams, by scope and name."""
@@ -43,6 +47,7 @@ class ReaderGroup:
         self._cluster = cluster
         self._publisher = publisher
         self._table = GroupTable(cluster.tables, scope, name, clock=cluster.clock)
+        self._unfinished: dict[str, GroupMember] = {}
 
     async def create(self, configuration: GroupConfiguration) -> ReaderGroup:
         """Make the group where its streams start, unless it exists already: then it stays as it is."""
@@ -67,14 +72,36 @@ class ReaderGroup:
     # ---- readers
 
     async def create_reader(self, reader_id: str) -> EventReader:
-        """Add a reader; ``AlreadyExists`` while one of that name is online. Names are to be used again: the group
-        remembers them for some time."""
-        member = GroupMember(reader_id, random.randrange(1, OTHER_CLIENT))
+        """Add a reader; ``AlreadyExists`` while one of that name is online. After another error the call may be
+        repeated. Names are to be used again: the group remembers them for some time."""
+        member = self._unfinished.pop(reader_id, None) or GroupMember(reader_id, random.randrange(1, OTHER_CLIENT))
         table = GroupTable(self._cluster.tables, self.scope, self.name, clock=self._cluster.clock)
-        await table.update(lambda state: transitions.add_reader(state, member))
         reader = EventReader(self._cluster, table, member, self._publisher)
-        await reader.refresh()
+        try:
+            await table.update(lambda state: transitions.add_reader(state, member))
+            await reader.refresh()
+        except BaseException:
+            await self._take_back(reader, member)
+            raise
         return reader
+
+    async def _take_back(self, reader: EventReader, member: GroupMember) -> None:
+        """Have a reader leave that could not be made, as segments are due to it; else the next attempt goes on with
+        the same member."""
+        try:
+            await reader.reader_offline()
+        except NotFound:
+            return  # The group is gone, with its readers.
+        except BaseException as error:
+            if len(self._unfinished) >= unfinished_max:
+                del self._unfinished[next(iter(self._unfinished))]
+            self._unfinished[member.reader] = member
+            if not isinstance(error, PravegaError):
+                raise
+            _log.warning(
+                "reader %s could not be made and may be in group %s/%s still: create it again, or take it offline: %s",
+                *(member.reader, self.scope, self.name, error),
+            )
 
     async def readers_online(self) -> list[str]:
         """The names of the readers that are online, or died without leaving."""

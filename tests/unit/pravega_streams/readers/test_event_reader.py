@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, SegmentNotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name
 from pravega_streams.connection.endpoints import Endpoint
@@ -268,3 +268,56 @@ async def test_a_reader_that_could_not_leave_takes_no_later_one_of_its_name_out(
     async with await group.create_reader("r"):
         await reader.reader_offline()
         assert await group.readers_online() == ["r"]
+
+
+async def test_a_reader_that_could_not_be_made_is_not_in_the_group(group: ReaderGroup, tables: TablesAway) -> None:
+    tables.good_puts, tables.puts_to_refuse = 1, 1
+    with pytest.raises(Unavailable):
+        await group.create_reader("r")
+    assert await group.readers_online() == []
+    async with await group.create_reader("r"):
+        with pytest.raises(AlreadyExists):
+            await group.create_reader("r")
+        assert await group.readers_online() == ["r"]
+
+
+async def test_a_reader_that_could_neither_be_made_nor_leave_is_made_by_the_next_attempt(
+    group: ReaderGroup, segments: InMemorySegmentStore, tables: TablesAway, caplog: pytest.LogCaptureFixture
+) -> None:
+    await segments.append(S0, [framed(b"one")])
+    for good_puts, puts_to_refuse in ((1, 2), (0, 2)):
+        tables.good_puts, tables.puts_to_refuse = good_puts, puts_to_refuse
+        with pytest.raises(Unavailable):
+            await group.create_reader("r")
+        assert await group.readers_online() == ["r"]
+    assert [line.split(":")[0] for line in caplog.messages] == [
+        "reader r could not be made and may be in group s/g still"
+    ] * 2
+    async with await group.create_reader("r") as reader:
+        assert await take(reader, 1) == [b"one"]
+
+
+async def test_a_reader_whose_making_is_cancelled_leaves(group: ReaderGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    refreshing = asyncio.Event()
+
+    async def refresh(self: EventReader) -> None:
+        refreshing.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(EventReader, "refresh", refresh)
+    making = asyncio.create_task(group.create_reader("r"))
+    await refreshing.wait()
+    assert await group.readers_online() == ["r"]
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert await group.readers_online() == []
+
+
+async def test_a_reader_of_a_group_that_is_gone_is_not_told_of(
+    group: ReaderGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    await group.delete()
+    with pytest.raises(NotFound):
+        await group.create_reader("r")
+    assert not caplog.messages
