@@ -19,12 +19,19 @@ outstanding_max: Final = 3
 """Checkpoints of a group that wait for readers at a time, as in the Java client."""
 kept_max: Final = 10
 """Complete checkpoints that a group remembers, the latest ones."""
+MARK_BITS: Final = 32
+"""The lower bits of a checkpoint's number, which tell the call that began it; those above give its place in order."""
 
 
-def initiate(state: GroupState, name: str) -> GroupState:
-    """``AlreadyExists`` for a name in use; ``Throttled`` while too many wait for readers."""
+def initiate(state: GroupState, name: str, mark: int) -> GroupState:
+    """``AlreadyExists`` for a name in use; ``Throttled`` while too many wait for readers.
+
+    ``mark``: a random number of ``MARK_BITS``, by which a call that is repeated knows the checkpoint that it began.
+    """
     validate_user_name(name, "checkpoint")
-    if name in state.checkpoints:
+    if (found := state.checkpoints.get(name)) is not None:
+        if found.number % (1 << MARK_BITS) == mark:
+            return state
         raise AlreadyExists(f"the group has a checkpoint {name} already")
     outstanding = [item for item in state.checkpoints.values() if not item.is_complete]
     if len(outstanding) >= outstanding_max:
@@ -34,8 +41,8 @@ def initiate(state: GroupState, name: str) -> GroupState:
     positions = {**state.ended, **state.unassigned}
     for reader in others:
         positions.update(state.assigned[reader])
-    number = 1 + max((item.number for item in state.checkpoints.values()), default=0)
-    begun = ReaderCheckpoint(number, waiting, positions, dict(state.future))
+    place = 1 + max((item.number >> MARK_BITS for item in state.checkpoints.values()), default=0)
+    begun = ReaderCheckpoint(place << MARK_BITS | mark, waiting, positions, dict(state.future))
     return _with(state, {**state.checkpoints, name: begun})
 
 

@@ -72,7 +72,8 @@ OTHER_CLIENT: Final = 2**64 - 1
 class ReaderCheckpoint:
     """A cut through all streams of the group that its readers put together; complete once none is waited for.
 
-    ``future``: the successors that waited for a predecessor when it was begun; their predecessors that had been read
+    ``number``: larger than those of the checkpoints before it. ``future``: the successors that waited for a predecessor
+    when it was begun; their predecessors that had been read
     belong into the cut, at their ends.
     """
 

@@ -142,7 +142,8 @@ class ReaderGroup:
 
     async def initiate_checkpoint(self, name: str) -> None:
         """Begin a checkpoint; each reader adds its positions when it looks at the group next."""
-        await self._table.update(lambda state: checkpoints.initiate(state, name))
+        mark = random.getrandbits(checkpoints.MARK_BITS)
+        await self._table.update(lambda state: checkpoints.initiate(state, name, mark))
 
     async def wait_for_checkpoint(
         self, name: str, timeout_s: float = checkpoint_time_default_s

@@ -178,7 +178,7 @@ class GroupMachine(RuleBasedStateMachine):
     def begin_checkpoint(self) -> None:
         waiting = sum(1 for item in self.state.checkpoints.values() if not item.is_complete)
         if waiting < checkpoints.outstanding_max:
-            self.go(checkpoints.initiate(self.state, next(self.checkpoint_names)))
+            self.go(checkpoints.initiate(self.state, next(self.checkpoint_names), 0))
 
     @precondition(lambda self: self.members)
     @rule(index=st.integers(0, segments_open_max - 1), merge=st.booleans(), data=st.data())

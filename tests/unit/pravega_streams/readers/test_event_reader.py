@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, SegmentNotFound, Unavailable
+from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name
 from pravega_streams.connection.endpoints import Endpoint
@@ -56,10 +56,12 @@ class FakeStream:
 
 
 class TablesAway(TableClient):
-    """Tables whose store does not take as many puts as it is set to, after it took ``good_puts``."""
+    """Tables whose store does not take as many puts as it is set to, after it took ``good_puts``, and loses answers."""
 
     good_puts = 0
     puts_to_refuse = 0
+    when_lost: Callable[[], Awaitable[object]] | None = None
+    """Makes the store take a put without an answer, and happens before the client looks again."""
 
     async def put(self, segment: str, items: list[TableItem]) -> list[int]:  # type: ignore[override]
         if self.good_puts:
@@ -67,7 +69,12 @@ class TablesAway(TableClient):
         elif self.puts_to_refuse:
             self.puts_to_refuse -= 1
             raise Unavailable("the store is away")
-        return await super().put(segment, items)
+        versions = await super().put(segment, items)
+        if (meanwhile := self.when_lost) is not None:
+            self.when_lost = None
+            await meanwhile()
+            raise UnknownOutcome("the answer was lost")
+        return versions
 
 
 @pytest.fixture
@@ -321,3 +328,11 @@ async def test_a_reader_of_a_group_that_is_gone_is_not_told_of(
     with pytest.raises(NotFound):
         await group.create_reader("r")
     assert not caplog.messages
+
+
+async def test_a_checkpoint_whose_answer_was_lost_is_begun(group: ReaderGroup, tables: TablesAway) -> None:
+    tables.when_lost = ReaderGroup(group._cluster, SCOPE, "g").list_checkpoints
+    await group.initiate_checkpoint("c")
+    assert await group.list_checkpoints() == {"c": True}
+    with pytest.raises(AlreadyExists):
+        await group.initiate_checkpoint("c")

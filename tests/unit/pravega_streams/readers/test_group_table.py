@@ -9,7 +9,7 @@ import pytest
 
 from pravega_common.errors import AlreadyExists, NotFound, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.readers import transitions
+from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.group_records import UNASSIGNED, key_of
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
 from pravega_streams.readers.group_table import GroupTable, tombstones_max
@@ -130,6 +130,19 @@ async def test_an_update_whose_answer_was_lost_is_not_done_twice(tables: LosingT
     tables.answers_to_lose = 2
     state = await mine.update(acquire)
     assert state.assigned == {"r1": {S0: 0, S1: 0}} and len(calls) == 2
+
+
+async def test_a_checkpoint_is_begun_once_by_who_loses_the_answer_and_by_nobody_who_loses_the_race(
+    tables: LosingTables,
+) -> None:
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    await second.refresh()
+    tables.answers_to_lose = 1
+    state = await first.update(lambda state: checkpoints.initiate(state, "c", 7))
+    with pytest.raises(AlreadyExists):
+        await second.update(lambda state: checkpoints.initiate(state, "c", 8))
+    assert await second.refresh() == state
 
 
 async def test_tombstones_are_bounded(tables: TableClient) -> None:

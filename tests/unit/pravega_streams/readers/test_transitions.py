@@ -10,7 +10,14 @@ from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, Thro
 from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.balance import should_release
-from pravega_streams.readers.group_state import HEAD, OTHER_CLIENT, GroupConfiguration, GroupMember, GroupState
+from pravega_streams.readers.group_state import (
+    HEAD,
+    OTHER_CLIENT,
+    GroupConfiguration,
+    GroupMember,
+    GroupState,
+    ReaderCheckpoint,
+)
 
 STREAM = ("s", "t")
 S0, S1, S2, S3 = (f"s/t/{number}.#epoch.0" for number in range(4))
@@ -54,7 +61,7 @@ def test_a_reader_with_one_more_gives_it_to_one_that_has_none() -> None:
 
 
 def test_a_reader_that_waits_for_a_checkpoint_changes_no_owner_before_it_reports() -> None:
-    state = checkpoints.initiate(group(R1, R2), "c")
+    state = checkpoints.initiate(group(R1, R2), "c", 7)
     assert waiting(state) == {"r1", "r2"}
     assert transitions.complete(state, R1, S0, {NEXT: frozenset({0})}) is state
     assert transitions.release(state, R1, {S0: 4}) is state
@@ -72,37 +79,37 @@ def test_a_reader_that_waits_for_a_checkpoint_changes_no_owner_before_it_reports
 def test_readers_of_other_clients_are_not_waited_for() -> None:
     state = transitions.record(group(R1, R2), R2, {S1: 3})
     state = replace(state, incarnations={"r1": 1, "r2": OTHER_CLIENT})
-    state = checkpoints.initiate(state, "c")
+    state = checkpoints.initiate(state, "c", 7)
     assert waiting(state) == {"r1"} and state.checkpoints["c"].positions == {S1: 3}
-    assert checkpoints.initiate(group(), "c").checkpoints["c"].is_complete
+    assert checkpoints.initiate(group(), "c", 7).checkpoints["c"].is_complete
 
 
 def test_a_cut_knows_the_successors_that_waited() -> None:
     state = group(R1, R2)
     state = transitions.complete(state, R1, S0, {NEXT: frozenset({0, 1})})
     assert state.future == {NEXT: frozenset({1})} and not state.unassigned
-    state = checkpoints.initiate(state, "c")
+    state = checkpoints.initiate(state, "c", 7)
     assert state.checkpoints["c"].future == {NEXT: frozenset({1})}
 
 
 def test_checkpoints_are_bounded_and_named_once() -> None:
     state = group(R1)
     for number in range(checkpoints.outstanding_max):
-        state = checkpoints.initiate(state, f"c{number}")
+        state = checkpoints.initiate(state, f"c{number}", 7)
     with pytest.raises(Throttled):
-        checkpoints.initiate(state, "more")
+        checkpoints.initiate(state, "more", 7)
     with pytest.raises(AlreadyExists):
-        checkpoints.initiate(state, "c0")
+        checkpoints.initiate(state, "c0", 8)
     with pytest.raises(InvalidArgument):
         checkpoints.complete_one(state, "c0")
     with pytest.raises(InvalidArgument):
-        checkpoints.initiate(state, "a/b")
+        checkpoints.initiate(state, "a/b", 7)
     state = transitions.record(checkpoints.discard(state, "c0"), R1, {})
     assert "c0" not in state.checkpoints
     with pytest.raises(NotFound):
         checkpoints.complete_one(state, "c0")
     for number in range(10, 30):
-        state = transitions.record(checkpoints.initiate(state, f"c{number}"), R1, {})
+        state = transitions.record(checkpoints.initiate(state, f"c{number}", 7), R1, {})
     assert sorted(state.checkpoints) == [f"c{number}" for number in range(20, 30)]
 
 
@@ -133,10 +140,21 @@ def test_every_call_may_be_repeated() -> None:
     assert transitions.release(given, R1, {S1: 4}) is given
     gone = transitions.remove_reader(state, "r1")
     assert transitions.remove_reader(gone, "r1") is gone
+    begun = checkpoints.initiate(state, "c", 7)
+    assert checkpoints.initiate(begun, "c", 7) is begun
+    reported = transitions.record(begun, R1, {})
+    assert checkpoints.initiate(reported, "c", 7) is reported
+
+
+def test_the_numbers_of_checkpoints_follow_those_of_older_clients() -> None:
+    state = checkpoints.initiate(group(), "first", 2**32 - 1)
+    older = {"counted": ReaderCheckpoint(1 + state.checkpoints["first"].number, frozenset(), {})}
+    state = checkpoints.initiate(replace(state, checkpoints={**state.checkpoints, **older}), "last", 0)
+    assert sorted(state.checkpoints, key=lambda name: state.checkpoints[name].number) == ["first", "counted", "last"]
 
 
 def test_a_reset_begins_at_the_cut_without_readers() -> None:
-    state = checkpoints.initiate(group(R1), "c")
+    state = checkpoints.initiate(group(R1), "c", 7)
     reset = transitions.reset(state, {S0: 5, S1: 6})
     assert reset == GroupState(GroupConfiguration({STREAM: {0: 5, 1: 6}}), {S0: 5, S1: 6})
     with pytest.raises(InvalidArgument):
