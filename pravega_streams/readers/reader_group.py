@@ -111,9 +111,16 @@ class ReaderGroup:
         """Take a reader out that died; the others take its segments over.
 
         They go on at ``last_positions`` (offsets by qualified segment name) where it has one, else where the reader
-        recorded last. Nothing happens if it is not in the group.
+        recorded last. Nothing happens if it is not in the group, nor to a later reader of its name.
         """
-        await self._table.update(lambda state: transitions.remove_reader(state, reader_id, last_positions))
+        incarnation = (await self._table.refresh()).incarnations.get(reader_id)
+
+        def transition(state: GroupState) -> GroupState:
+            if state.incarnations.get(reader_id) != incarnation:
+                return state
+            return transitions.remove_reader(state, reader_id, last_positions)
+
+        await self._table.update(transition)
 
     # ---- positions
 

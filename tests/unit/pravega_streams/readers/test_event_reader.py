@@ -336,3 +336,22 @@ async def test_a_checkpoint_whose_answer_was_lost_is_begun(group: ReaderGroup, t
     assert await group.list_checkpoints() == {"c": True}
     with pytest.raises(AlreadyExists):
         await group.initiate_checkpoint("c")
+
+
+async def test_a_reader_that_comes_while_a_dead_one_of_its_name_is_taken_out_stays(
+    group: ReaderGroup, segments: InMemorySegmentStore, tables: TablesAway
+) -> None:
+    await segments.append(S0, [framed(b"one", b"two")])
+    dead = await group.create_reader("r")
+    later: list[EventReader] = []
+
+    async def come() -> None:
+        later.append(await ReaderGroup(group._cluster, SCOPE, "g").create_reader("r"))
+
+    tables.when_lost = come
+    await group.reader_offline("r", {S0: 11})
+    assert await group.readers_online() == ["r"]
+    with pytest.raises(ReaderOffline):
+        await dead.refresh()
+    async with later.pop() as reader:
+        assert await take(reader, 1) == [b"two"]
