@@ -10,20 +10,21 @@ from pravega_common.runtime.client_tls import ClientTls
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a segment store. ``tls``: how its certificate is verified; ``None`` for a plain connection."""
+    """The address of a segment store. ``host``: an IPv6 address has no brackets here, and has them in the text.
+    ``tls``: how its certificate is verified; ``None`` for a plain connection."""
 
     host: str
     port: int
     tls: ClientTls | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """Parse ``host:port``."""
+        """Parse ``host:port``; an IPv6 address may be without its brackets."""
         host, _, port = text.rpartition(":")
-        return cls(host, int(port))
+        return cls(host.strip("[]"), int(port))
 
 
 class BlockingResolver(Protocol):

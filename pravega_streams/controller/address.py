@@ -39,7 +39,8 @@ class ControllerAddress:
 
     @classmethod
     def parse(cls, uri: str, *, ca_file: str | Path = "", verify_host: bool = True) -> ControllerAddress:
-        """Parse ``tcp://host:port[,host:port…]`` or ``tls://…``; without a scheme it is ``tcp``.
+        """Parse ``tcp://host:port[,host:port…]`` or ``tls://…``; without a scheme it is ``tcp``. An IPv6 address is
+        a host in brackets.
 
         ``ca_file``: certificates of the authority that signed the cluster's, in PEM; by default those of
         ``PRAVEGA_CA_FILE``, else the system's. ``ConfigurationError`` for an address that cannot be used.
@@ -76,13 +77,13 @@ def speaks_tls(uri: str) -> bool:
 
 
 def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
-    parsed = urlsplit(f"//{part}")
     try:
-        port = parsed.port or controller_port_default
+        parsed = urlsplit(f"//{part}")
+        host, port = parsed.hostname, parsed.port or controller_port_default
     except ValueError:
-        port = 0
-    if not parsed.hostname or not port:
+        host, port = None, 0
+    if not host:
         raise ConfigurationError(
-            f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090"
+            f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090 or tcp://[::1]:9090"
         )
-    return Endpoint(parsed.hostname, port, tls)
+    return Endpoint(host, port, tls)

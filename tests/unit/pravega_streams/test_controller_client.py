@@ -105,7 +105,8 @@ def client(controller: Controller) -> Iterator[ControllerClient]:
 def test_uris() -> None:
     assert ControllerAddress.parse("tcp://a:1,b:2").endpoints == (Endpoint("a", 1), Endpoint("b", 2))
     assert ControllerAddress.parse("localhost").endpoints == (Endpoint("localhost", 9090),)
-    for wrong in ("http://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2"):
+    assert ControllerAddress.parse("tcp://[::1]:1,[::2]").endpoints == (Endpoint("::1", 1), Endpoint("::2", 9090))
+    for wrong in ("http://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2", "tcp://::1:9090", "tcp://[::1:1"):
         with pytest.raises(ConfigurationError, match="controller"):
             ControllerAddress.parse(wrong)
 
