@@ -80,6 +80,15 @@ class ReaderGroupRecord:
 M = TypeVar("M", KeyValueTableRecord, ReaderGroupRecord)
 
 
+@dataclass(frozen=True, slots=True)
+class FoundMember(Generic[M]):
+    """A record as it was read or written: a change of this very one names its version."""
+
+    record: M
+    table: str
+    version: int
+
+
 class ScopeMembers(Generic[M]):
     """One kind of member, by scope and name."""
 
@@ -90,13 +99,19 @@ class ScopeMembers(Generic[M]):
 
     async def get(self, scope: str, name: str) -> M | None:
         """None also if the scope does not exist, and for a name that no table takes as a key."""
+        found = await self.find(scope, name)
+        return None if found is None else found.record
+
+    async def find(self, scope: str, name: str) -> FoundMember[M] | None:
+        """As ``get``, with what ``replace`` and ``discard`` need."""
         if not is_possible_name(name):
             return None
         try:
-            found = await self._store.tables.get(await self._store.list_table(scope, self._kind), name)
+            table = await self._store.list_table(scope, self._kind)
+            found = await self._store.tables.get(table, name)
         except (ScopeNotFound, SegmentNotFound):
             return None
-        return None if found is None else decode(self._record, found.value)
+        return None if found is None else FoundMember(decode(self._record, found.value), table, found.version)
 
     async def add(self, scope: str, name: str, record: M) -> tuple[M, bool]:
         """Insert a record; returns the one that stands, and whether it is this one.
@@ -119,21 +134,34 @@ class ScopeMembers(Generic[M]):
 
     async def change(self, scope: str, name: str, change: Callable[[M], M]) -> M | None:
         """Replace the record by ``change`` of it, by compare-and-set; the record then, None if it does not exist."""
+        found = await self.changed(scope, name, change)
+        return None if found is None else found.record
+
+    async def changed(self, scope: str, name: str, change: Callable[[M], M]) -> FoundMember[M] | None:
+        """As ``change``, with what ``replace`` and ``discard`` need."""
         table = await self._store.list_table(scope, self._kind)
         if not is_possible_name(name):
             return None
 
-        async def replace() -> M | None:
+        async def replace() -> FoundMember[M] | None:
             found = await self._store.tables.get(table, name)
             if found is None:
                 return None
             old: M = decode(self._record, found.value)
-            new = change(old)
+            new, version = change(old), found.version
             if new != old:
-                await self._store.tables.put(table, name, encode(new), found.version)
-            return new
+                version = await self._store.tables.put(table, name, encode(new), version)
+            return FoundMember(new, table, version)
 
         return await self._store.compare_and_set(f"{self._kind} {scope}/{name}", replace)
+
+    async def replace(self, name: str, found: FoundMember[M], record: M) -> None:
+        """``VersionConflict`` if the record was changed since, or is one that was made since, equal as it may be."""
+        await self._store.tables.put(found.table, name, encode(record), found.version)
+
+    async def discard(self, name: str, found: FoundMember[M]) -> None:
+        """Remove the record; ``VersionConflict`` as of ``replace``, also if it is gone."""
+        await self._store.tables.remove(found.table, name, found.version)
 
     async def remove(self, scope: str, name: str, record: M) -> None:
         """Idempotent; another record under the same name is left alone."""

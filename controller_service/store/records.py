@@ -93,6 +93,8 @@ class StreamEntry:
     tags: tuple[str, ...] = ()
     deleting: bool = False
     """Set before the stream's tables go: a creation that finds the entry must not make them again."""
+    group_id: str = ""
+    """The reader group whose creation made the stream of its state, or took it over; empty for all other streams."""
 
 
 @dataclass(frozen=True, slots=True)

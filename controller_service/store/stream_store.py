@@ -16,6 +16,7 @@ import dataclasses
 import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from controller_service.store.byte_bounded_cache import ByteBoundedCache
@@ -60,6 +61,16 @@ memory_per_stored_byte: Final = 2
 """A record in memory takes 1.7 times its bytes in the table."""
 READING: Final[tuple[Key[Any], ...]] = (STATE, CONFIGURATION, CURRENT_EPOCH)
 """What nearly every operation needs: read together in one round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStream:
+    """An entry of a scope's list as it was read: a change of it names its version."""
+
+    name: str
+    entry: StreamEntry
+    table: str
+    version: int
 
 
 class StreamStore(ScopeStore):
@@ -200,29 +211,47 @@ class StreamStore(ScopeStore):
 
     async def entry_with_scope(self, scope: str, stream: str) -> tuple[StreamEntry, ScopeRecord] | None:
         """The stream in its scope's list, and the record of the scope; None if either is missing."""
+        found = await self._listed(scope, stream)
+        return None if found is None else (found[0].entry, found[1])
+
+    async def listed(self, scope: str, stream: str) -> ListedStream | None:
+        """The stream in its scope's list with the version of its entry, for ``replace_entry``."""
+        found = await self._listed(scope, stream)
+        return None if found is None else found[0]
+
+    async def _listed(self, scope: str, stream: str) -> tuple[ListedStream, ScopeRecord] | None:
         record = await self.scope(scope) if is_possible_name(stream) else None
         if record is None:
             return None
+        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         try:
-            found = await self.tables.get(list_table_name(scope, record.scope_id, STREAMS_LIST), stream)
+            found = await self.tables.get(table, stream)
         except SegmentNotFound:
             return None
-        return None if found is None else (decode(StreamEntry, found.value), record)
+        if found is None:
+            return None
+        return ListedStream(stream, decode(StreamEntry, found.value), table, found.version), record
+
+    async def replace_entry(self, found: ListedStream, entry: StreamEntry) -> None:
+        """Write an entry in the place of the one that was read, also an equal one, so that others who read it before
+        change it no more. ``VersionConflict`` if it was written since."""
+        await self.tables.put(found.table, found.name, encode(entry), found.version)
 
     async def add_entry(
-        self, scope: str, stream: str, tags: tuple[str, ...], segments: int = 0
+        self, scope: str, stream: str, tags: tuple[str, ...], segments: int = 0, group_id: str = ""
     ) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
         Nothing is made, or left, for one that is being deleted: its entry says so, also if it is gone already.
         ``ScopeNotFound`` if the scope is missing or being deleted. ``segments``: those that a new stream begins with;
-        ``QuotaExceeded`` if the scope has no room for them now. 0 for a stream that no quota counts.
+        ``QuotaExceeded`` if the scope has no room for them now. 0 for a stream that no quota counts. ``group_id``: the
+        reader group that a new stream is made for.
         """
         record = await self.usable_scope(scope)
         table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         if segments:
             await self._require_room(scope, stream, record, segments)
-        entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags)
+        entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags, group_id=group_id)
         index = list_table_name(scope, record.scope_id, TAGS_TABLE)
         await self._tags.note(index, stream, tags)
         added = True

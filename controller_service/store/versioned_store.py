@@ -58,7 +58,7 @@ class VersionedStore(Protocol):
         ...
 
     async def put(self, table: str, key: str, value: bytes, expected: int) -> int:
-        """Returns the new version."""
+        """Returns the new version, also of an equal value."""
         ...
 
     async def put_many(self, table: str, puts: Sequence[Put]) -> list[int]:

@@ -111,12 +111,12 @@ class CreateStream:
             raise Unavailable(f"stream {scope}/{stream} is being deleted")
         return entry
 
-    async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> None:
-        """All steps behind the entry in the scope's list."""
+    async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> bool:
+        """All steps behind the entry in the scope's list. False if the stream is gone, or its deletion is under way."""
         found = await self._store.entry_with_scope(scope, stream)
         if found is None or found[0].stream_id != stream_id or found[0].deleting:
             await self._is_gone(scope, stream, stream_id, configuration)
-            return
+            return False
         entry, record = found
         await self._admit(scope, stream, stream_id, record, configuration)
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
@@ -126,11 +126,12 @@ class CreateStream:
         context = await insist(lambda: self._activate(stream_id, *made), self._store.clock)
         if context is None:
             await self._remove_lone_mark_stream(scope, stream)
-            return
+            return False
         # The records may be those of another attempt than the entry.
         tags = (await context.configuration()).configuration.tags
         if tags != entry.tags:
             await self._store.set_tags(scope, stream, stream_id, tags)
+        return True
 
     async def _admit(
         self, scope: str, stream: str, stream_id: str, record: ScopeRecord, configuration: StreamConfiguration
@@ -165,7 +166,11 @@ class CreateStream:
         entry = await self._store.entry(scope, stream)
         if entry is not None and entry.stream_id == stream_id:
             # Whoever began to remove it may have died.
-            await self._removal.carry_out(scope, stream, stream_id)
+            try:
+                await self._removal.carry_out(scope, stream, stream_id)
+            except StreamNotSealed:
+                # The stream of a reader group, whose removal marks the entry before it seals the stream, and goes on.
+                pass
         await self._remove_lone_mark_stream(scope, stream)
         if not stream.startswith(MARK_PREFIX):
             await self._store.require_room(scope, stream, configuration.scaling.min_segments)

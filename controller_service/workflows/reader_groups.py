@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Collection
 from typing import Any, Final
 
 from controller_service.errors import PreconditionFailed, QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.store.members import (
+    FoundMember,
     ReaderGroupConfig,
     ReaderGroupRecord,
     ScopeMemberState,
-    group_stream_rollover_bytes,
     reader_groups,
 )
-from controller_service.store.records import SUBSCRIBERS, StreamState, SubscriberRecord, SubscribersRecord
 from controller_service.store.serializer import decode, encode
-from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.create_stream import CreateStream
 from controller_service.workflows.delete_stream import DeleteStream
+from controller_service.workflows.group_streams import GroupStreams, is_creating
+from controller_service.workflows.group_subscriptions import GroupSubscriptions, subscribed
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.states import no_way_back
-from pravega_common.errors import NotFound, StreamNotFound
+from pravega_common.errors import NotFound, VersionConflict
 from pravega_common.model.reader_groups import ReaderGroupRetention
-from pravega_common.model.scaling import ScalingPolicy
-from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
 
 CREATE_KIND: Final = "create_reader_group"
 UPDATE_KIND: Final = "update_reader_group"
@@ -44,13 +40,9 @@ UPDATE_SUBSCRIBED = register("controller.group_update_subscribed")
 UPDATE_UNSUBSCRIBED = register("controller.group_update_unsubscribed")
 DELETION_MARKED = register("controller.group_deletion_marked")
 UNSUBSCRIBED = register("controller.group_unsubscribed")
-STREAM_SEALED = register("controller.group_stream_sealed")
-STREAM_DELETED = register("controller.group_stream_deleted")
 
 digest_chars: Final = 32
 """The length of a configuration's hash in the id of a request, in hexadecimal digits."""
-
-_GROUP_STREAM: Final = StreamConfiguration(ScalingPolicy.fixed(1), rollover_size_bytes=group_stream_rollover_bytes)
 
 
 class ConfigMismatch(PreconditionFailed):
@@ -64,9 +56,8 @@ class ReaderGroups:
         self.records = reader_groups(store)
         self._store = store
         self._queue = queue
-        self._create_stream = create
-        self._seal_stream = seal
-        self._delete_stream = delete
+        self._streams = GroupStreams(store, self.records, create, seal, delete)
+        self._subscriptions = GroupSubscriptions(store, self.records)
         queue.register(CREATE_KIND, self._create)
         queue.register(UPDATE_KIND, self._update)
         queue.register(DELETE_KIND, self._delete)
@@ -87,7 +78,9 @@ class ReaderGroups:
         failpoint(ENTRY_ADDED)
         if not added and standing.state is ScopeMemberState.ACTIVE:
             return standing
-        await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id)
+        # Should the group be gone by then, its record does not tell them.
+        details = {"streams": subscribed(standing.config)}
+        await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id, details)
         found = await self.records.get(scope, group)
         if found is None:
             raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
@@ -126,127 +119,105 @@ class ReaderGroups:
     # ---- handlers ----------------------------------------------------------------------------------------------------
 
     async def _create(self, request: Request) -> None:
-        scope, group = request.payload["scope"], request.payload["group"]
-        record = await self._mine(request)
-        if record is None or record.state is not ScopeMemberState.CREATING:
+        scope, group, group_id = _named(request)
+        found = await self.records.find(scope, group)
+        if found is None or not is_creating(found.record, group_id):
+            await self._end_creation(request, None if found is None else found.record)
             return
         try:
-            await self._create_stream.create_within(scope, reader_group_stream(group), _GROUP_STREAM)
+            await self._streams.make(scope, group, group_id)
         except QuotaExceeded:
-            await self.records.remove(scope, group, record)
+            await self._refuse(request, found)
             raise
         failpoint(STREAM_CREATED)
-        await self._subscribe(scope, group, record)
+        await self._subscriptions.settle(scope, group, subscribed(found.record.config))
         failpoint(SUBSCRIBED)
-        await self.records.change(
-            scope,
-            group,
-            lambda old: (
-                dataclasses.replace(old, state=ScopeMemberState.ACTIVE)
-                if old.state is ScopeMemberState.CREATING
-                else old
-            ),
-        )
+        # A conflict has the request run again: it leaves nothing of a group that was deleted meanwhile.
+        active = dataclasses.replace(found.record, state=ScopeMemberState.ACTIVE)
+        await self.records.replace(group, found, active)
+
+    async def _refuse(self, request: Request, found: FoundMember[ReaderGroupRecord]) -> None:
+        scope, group, _ = _named(request)
+        try:
+            await self.records.discard(group, found)
+        except VersionConflict:
+            # Another run refused the group, too, or had room for it.
+            pass
+        await self._end_creation(request, await self.records.get(scope, group))
+
+    async def _end_creation(self, request: Request, record: ReaderGroupRecord | None) -> None:
+        """Leave nothing of a group that is not there any more, whatever an earlier run came to."""
+        scope, group, group_id = _named(request)
+        if record is None or record.group_id != group_id or record.state is ScopeMemberState.DELETING:
+            # Requests of former versions do not name the streams.
+            await self._subscriptions.settle(scope, group, request.payload.get("streams", ()))
+            await self._streams.take_back(scope, group, group_id)
 
     async def _update(self, request: Request) -> None:
-        scope, group = request.payload["scope"], request.payload["group"]
+        scope, group, group_id = _named(request)
         config = decode(ReaderGroupConfig, request.payload["config"].encode())
         generation = request.payload["generation"]
-        if await self._mine(request) is None:
-            raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
 
         def advance(old: ReaderGroupRecord) -> ReaderGroupRecord:
-            if old.generation != generation:
+            if not _is_active(old, group_id) or old.generation != generation:
                 return old
-            left = set(_subscribed(old.config)) - set(_subscribed(config))
-            return dataclasses.replace(
-                old, generation=generation + 1, config=config, unsubscribe=tuple({*old.unsubscribe, *left})
-            )
+            left = {*old.unsubscribe, *subscribed(old.config)} - set(subscribed(config))
+            return dataclasses.replace(old, generation=generation + 1, config=config, unsubscribe=tuple(sorted(left)))
 
-        record = await self.records.change(scope, group, advance)
-        if record is None or record.generation != generation + 1 or record.config != config:
+        found = await self.records.changed(scope, group, advance)
+        if found is None or not _is_active(found.record, group_id):
+            raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
+        record = found.record
+        if record.generation != generation + 1 or record.config != config:
             raise ConfigMismatch(f"reader group {scope}/{group} was changed by another update")
         failpoint(UPDATE_RECORDED)
-        await self._subscribe(scope, group, record)
+        await self._subscriptions.settle(scope, group, subscribed(config))
         failpoint(UPDATE_SUBSCRIBED)
-        await self._unsubscribe(scope, group, record.unsubscribe)
+        await self._subscriptions.settle(scope, group, record.unsubscribe)
         failpoint(UPDATE_UNSUBSCRIBED)
-        await self.records.change(scope, group, lambda old: dataclasses.replace(old, unsubscribe=()))
+        if record.unsubscribe:
+            await self._forget_left(group, found)
+
+    async def _forget_left(self, group: str, found: FoundMember[ReaderGroupRecord]) -> None:
+        try:
+            await self.records.replace(group, found, dataclasses.replace(found.record, unsubscribe=()))
+        except VersionConflict:
+            # Another run of the update did it, or a later one or a deletion took the list over.
+            pass
 
     async def _delete(self, request: Request) -> None:
-        record = await self._mine(request)
-        if record is not None:
-            scope, group = request.payload["scope"], request.payload["group"]
+        scope, group, group_id = _named(request)
+        record = await self.records.get(scope, group)
+        if record is not None and record.group_id == group_id:
             with no_way_back(f"deletion of reader group {scope}/{group}"):
-                await self.delete_within(scope, group, record.group_id)
+                await self.delete_within(scope, group, group_id)
 
     async def delete_within(self, scope: str, group: str, group_id: str) -> None:
         """For this and other workflows' handlers. Idempotent."""
-        record = await self.records.change(
+        found = await self.records.changed(
             scope,
             group,
             lambda old: dataclasses.replace(old, state=ScopeMemberState.DELETING) if old.group_id == group_id else old,
         )
-        if record is None or record.group_id != group_id:
+        if found is None or found.record.group_id != group_id:
             return
         failpoint(DELETION_MARKED)
-        await self._unsubscribe(scope, group, {*_subscribed(record.config), *record.unsubscribe})
+        await self._subscriptions.settle(scope, group, {*subscribed(found.record.config), *found.record.unsubscribe})
         failpoint(UNSUBSCRIBED)
-        stream = reader_group_stream(group)
-        entry = await self._store.entry(scope, stream)
-        if entry is not None:
-            # A half-made one is deleted without having been sealed: its creation asks whether the group still wants it,
-            # so nobody would complete it.
-            try:
-                if await (await self._store.open(scope, stream)).state() is not StreamState.CREATING:
-                    await self._seal_stream.carry_out(scope, stream, entry.stream_id)
-            except StreamNotFound:
-                # Without records, or gone meanwhile.
-                pass
-            failpoint(STREAM_SEALED)
-            await self._delete_stream.carry_out(scope, stream, entry.stream_id)
-            failpoint(STREAM_DELETED)
-        await self.records.remove(scope, group, record)
-
-    async def _mine(self, request: Request) -> ReaderGroupRecord | None:
-        record = await self.records.get(request.payload["scope"], request.payload["group"])
-        return record if record is not None and record.group_id == request.payload["group_id"] else None
-
-    # ---- subscriptions -----------------------------------------------------------------------------------------------
-
-    async def _subscribe(self, scope: str, group: str, record: ReaderGroupRecord) -> None:
-        subscriber = scoped_name(scope, group)
-
-        async def add(context: StreamContext) -> None:
-            subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
-            known = subscribers.get(subscriber)
-            if known is not None and known.group_id == record.group_id and known.generation >= record.generation:
-                return
-            # What it released as it was configured before: retention waits there until it publishes a cut again.
-            kept = known.cut if known is not None and known.group_id == record.group_id else {}
-            new = SubscriberRecord(subscriber, record.group_id, record.generation, kept)
-            await context.put(SUBSCRIBERS, SubscribersRecord({**subscribers, subscriber: new}))
-
-        await all_ended(self._change_stream(name, add) for name in _subscribed(record.config))
-
-    async def _unsubscribe(self, scope: str, group: str, streams: Collection[str]) -> None:
-        subscriber = scoped_name(scope, group)
-
-        async def remove(context: StreamContext) -> None:
-            subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
-            if subscriber in subscribers:
-                left = {name: record for name, record in subscribers.items() if name != subscriber}
-                await context.put(SUBSCRIBERS, SubscribersRecord(left))
-
-        await all_ended(self._change_stream(name, remove) for name in streams)
-
-    async def _change_stream(self, name: str, change: Any) -> None:
+        await self._streams.remove(scope, group, group_id)
         try:
-            await self._store.update(*split_scoped_name(name), change, SUBSCRIBERS)
-        except StreamNotFound:
-            # Deleted since: nothing to subscribe to.
-            return
+            await self.records.discard(group, found)
+        except VersionConflict:
+            # Another run of the deletion did it. Former versions may have changed the record, which is to go then.
+            left = await self.records.get(scope, group)
+            if left is not None and left.group_id == group_id and left.state is ScopeMemberState.DELETING:
+                raise
 
 
-def _subscribed(config: ReaderGroupConfig) -> tuple[str, ...]:
-    return () if config.retention is ReaderGroupRetention.NONE else tuple(config.starting)
+def _named(request: Request) -> tuple[str, str, str]:
+    """The scope, the group and its id."""
+    return request.payload["scope"], request.payload["group"], request.payload["group_id"]
+
+
+def _is_active(record: ReaderGroupRecord, group_id: str) -> bool:
+    return record.group_id == group_id and record.state is ScopeMemberState.ACTIVE

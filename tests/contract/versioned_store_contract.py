@@ -43,12 +43,22 @@ class VersionedStoreContract:
         assert found is not None
         assert (found.value, found.version) == (b"two", second)
 
+    async def test_a_put_of_the_same_value_gives_a_new_version(self, store: VersionedStore) -> None:
+        """Others who read the value before write it no more."""
+        await store.create_table("t")
+        first = await store.put("t", "key", b"value", ABSENT)
+        assert await store.put("t", "key", b"value", first) != first
+        with pytest.raises(VersionConflict):
+            await store.put("t", "key", b"late", first)
+
     async def test_an_update_of_an_absent_key_conflicts(self, store: VersionedStore) -> None:
         await store.create_table("t")
         version = await store.put("t", "key", b"value", ABSENT)
         await store.remove("t", "key", version)
         with pytest.raises(VersionConflict):
             await store.put("t", "key", b"again", version)
+        with pytest.raises(VersionConflict):
+            await store.remove("t", "key", version)
 
     async def test_unconditional_put_and_removal(self, store: VersionedStore) -> None:
         await store.create_table("t")

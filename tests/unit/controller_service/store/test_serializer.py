@@ -16,6 +16,7 @@ from controller_service.store.records import (
     HistoryRecord,
     ScopeRecord,
     StateRecord,
+    StreamEntry,
     StreamState,
     SubscriberRecord,
     SubscribersRecord,
@@ -91,6 +92,18 @@ def test_a_stored_configuration_gained_a_field_at_its_end(record: ConfigurationR
     written = stored.removesuffix("}") + ',"previous":null}'
     assert encode(record).decode() == written
     assert decode(ConfigurationRecord, written.encode()) == record
+
+
+STORED_ENTRY = '{"_v":1,"stream_id":"id","created_ms":5,"tags":["a"],"deleting":false}'
+
+
+def test_a_stored_entry_of_a_stream_gained_its_reader_group_at_its_end() -> None:
+    made_for_none, made_for_one = StreamEntry("id", 5, ("a",)), StreamEntry("id", 5, ("a",), group_id="g")
+    assert decode(StreamEntry, STORED_ENTRY.encode()) == made_for_none
+    for entry, group_id in ((made_for_none, ""), (made_for_one, "g")):
+        written = STORED_ENTRY.removesuffix("}") + f',"group_id":"{group_id}"}}'
+        assert encode(entry).decode() == written
+        assert decode(StreamEntry, written.encode()) == entry
 
 
 STORED_TRANSACTION = (
