@@ -28,6 +28,8 @@ name_chars_max: Final = 255
 """Longest name of a scope or an internal stream."""
 user_name_chars_max: Final = 250
 """Longest name of a stream, key-value table, reader group, reader or writer that a user may choose."""
+stored_name_chars_max: Final = name_chars_max + len(MARK_PREFIX)
+"""Longest name that anything is kept under: the mark stream's of a stream with the longest name."""
 transaction_id_chars: Final = 32
 segment_number_max: Final = 2**31 - 1
 segments_per_stream_max: Final = 4_500
@@ -55,7 +57,7 @@ _INTERNAL_ALLOWED: Final = "letters, digits, '.' and '-' after one optional lead
 
 def is_possible_name(name: str) -> bool:
     """Whether a name has a length that anything can have. One that has not is nowhere, and is not to be asked for."""
-    return 0 < len(name) <= name_chars_max
+    return 0 < len(name) <= stored_name_chars_max
 
 
 def validate_scope_name(name: str) -> str:

@@ -11,6 +11,7 @@ from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Postpone, Request, SubmittedRequest
 from controller_service.service import Controller
 from controller_service.store.epochs import duplicate_epoch, equal_ranges, next_epoch, plan_scale
+from controller_service.store.members import ReaderGroupConfig
 from controller_service.store.records import (
     STATE,
     TRANSITION,
@@ -32,12 +33,15 @@ from pravega_common.errors import (
     StreamNotFound,
     StreamNotSealed,
 )
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import mark_stream, name_chars_max, user_name_chars_max
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.stream_audit import audit
 
 S, T = "scope", "stream"
+GROUP_ID = "11111111-2222-3333-4444-555555555555"
 
 
 def fixed(segments: int, *tags: str) -> StreamConfiguration:
@@ -255,6 +259,30 @@ async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, part
     with pytest.raises(ScopeNotFound):
         await stream.parts.workflows.delete_scope.delete_if_empty("3", S)
     await stream.parts.workflows.delete_scope.delete(S)
+
+
+@pytest.mark.parametrize("length", [user_name_chars_max + 1, name_chars_max])
+async def test_a_stream_of_the_longest_names_goes_with_its_mark_stream(stream: Controller, length: int) -> None:
+    """The name of its mark stream is longer than a stream's may be."""
+    workflows, name = stream.parts.workflows, "s" * length
+    await workflows.create.create(S, name, fixed(1))
+    assert await stream.store.entry(S, mark_stream(name)) is not None
+    await workflows.seal.seal("1", S, name)
+    await workflows.delete.delete("2", S, name)
+    assert await names_of_streams(stream) == {T, mark_stream(T)}
+
+
+@pytest.mark.parametrize("length", [user_name_chars_max - 2, user_name_chars_max])
+async def test_a_group_of_the_longest_names_goes_with_all_its_streams(stream: Controller, length: int) -> None:
+    config = ReaderGroupConfig(3_000, 30_000, 3, ReaderGroupRetention.MANUAL, {f"{S}/{T}": {}})
+    await stream.parts.groups.create(S, "g" * length, GROUP_ID, config)
+    assert await stream.parts.groups.delete(S, "g" * length, GROUP_ID)
+    assert await names_of_streams(stream) == {T, mark_stream(T)}
+
+
+async def names_of_streams(controller: Controller) -> set[str]:
+    streams, _ = await controller.store.list_streams(S)
+    return {name for name, _ in streams}
 
 
 async def test_concurrent_creations_make_one_stream(controller: Controller, parts: ControllerParts) -> None:
