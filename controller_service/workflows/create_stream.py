@@ -125,7 +125,7 @@ class CreateStream:
             made = await self._complete_beside_marks(scope, stream, stream_id, configuration)
         context = await insist(lambda: self._activate(stream_id, *made), self._store.clock)
         if context is None:
-            await self._remove_lone_mark_stream(scope, stream)
+            await self._remove_lone_mark_stream(scope, stream, stream_id)
             return False
         # The records may be those of another attempt than the entry.
         tags = (await context.configuration()).configuration.tags
@@ -153,7 +153,7 @@ class CreateStream:
         except StreamNotFound:
             # Without records there are no segments.
             await self._store.remove_stream(scope, stream, stream_id)
-            await self._remove_lone_mark_stream(scope, stream)
+            await self._remove_lone_mark_stream(scope, stream, stream_id)
             return True
         try:
             await self._removal.carry_out(scope, stream, stream_id)
@@ -171,7 +171,7 @@ class CreateStream:
             except StreamNotSealed:
                 # The stream of a reader group, whose removal marks the entry before it seals the stream, and goes on.
                 pass
-        await self._remove_lone_mark_stream(scope, stream)
+        await self._remove_lone_mark_stream(scope, stream, stream_id)
         if not stream.startswith(MARK_PREFIX):
             await self._store.require_room(scope, stream, configuration.scaling.min_segments)
 
@@ -184,6 +184,9 @@ class CreateStream:
             self._create_mark_stream(scope, stream),
             return_exceptions=True,
         )
+        if isinstance(made, StreamNotFound):
+            # This ends the request, so nobody else would come to the mark stream.
+            await self._remove_lone_mark_stream(scope, stream, stream_id)
         if isinstance(made, BaseException):
             raise made
         if isinstance(marks, BaseException):
@@ -207,13 +210,16 @@ class CreateStream:
             raise Unavailable(f"mark stream {scope}/{name} is being deleted") from error
         await insist(lambda: self._activate(entry.stream_id, *made), self._store.clock)
 
-    async def _remove_lone_mark_stream(self, scope: str, stream: str) -> None:
-        """For a stream that was deleted while it was created: its mark stream may have come after that."""
+    async def _remove_lone_mark_stream(self, scope: str, stream: str, stream_id: str) -> None:
+        """For a stream that was, or is being, deleted while it was created: its mark stream may have come after that.
+
+        One that a later stream of the name has by now stays.
+        """
         if stream.startswith(MARK_PREFIX) or scope == SYSTEM_SCOPE:
             return
         mark = await self._store.entry(scope, mark_stream(stream))
         entry = await self._store.entry(scope, stream)
-        if mark is not None and (entry is None or entry.deleting):
+        if mark is not None and (entry is None or entry.deleting or entry.stream_id == stream_id):
             await self._removal.carry_out(scope, mark_stream(stream), mark.stream_id)
 
     async def _complete(

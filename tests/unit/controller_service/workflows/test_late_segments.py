@@ -152,6 +152,50 @@ async def test_a_mark_stream_that_comes_after_the_deletion_of_its_stream_is_dele
     await settled(scene)
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_mark_stream_goes_with_a_stream_that_is_deleted_before_its_records_are_written(
+    is_made_again: bool,
+) -> None:
+    """The creation, which finds no stream any more and ends, is the only one that knows of the mark stream."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    records, marks = Gate(world), Gate(world)
+    records.at(first.streams, "first_segment_number", "'stream'")
+    marks.at(first.streams, "add_entry", mark_stream("stream"))
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await records.come()
+    await marks.come()
+    await world.run(second.delete.delete("delete", S, "stream"))
+    if is_made_again:
+        assert await world.run(second.create.create(S, "stream", TWO))
+    marks.opened.set()
+    records.opened.set()
+    await world.run(asyncio.wait({creation}))
+    assert isinstance(creation.exception(), StreamNotFound)
+    await world.clock.pass_time(30)
+    assert (await world.streams.entry(S, mark_stream("stream")) is not None) is is_made_again
+    await settled(scene)
+
+
+async def test_a_mark_stream_that_comes_while_its_stream_is_being_deleted_is_deleted() -> None:
+    """The deletion looked for it already, and did not come to the stream's entry yet."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    marks, removal = Gate(world), Gate(world)
+    marks.at(first.streams, "add_entry", mark_stream("stream"))
+    removal.at(second.streams, "remove_stream", "'stream'")
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await marks.come()
+    deletion = asyncio.ensure_future(second.delete.delete("delete", S, "stream"))
+    await removal.come()
+    marks.opened.set()
+    await world.run(asyncio.wait({creation}))
+    removal.opened.set()
+    await world.run(deletion)
+    assert await world.streams.entry(S, mark_stream("stream")) is None
+    await settled(scene)
+
+
 async def test_a_mark_stream_that_was_half_deleted_does_not_hold_up_the_next_stream_of_the_name() -> None:
     """The creation that deletes its own, since its stream is gone, dies; its heir finds the next stream there."""
     scene = await scene_of_two()
