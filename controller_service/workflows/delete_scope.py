@@ -12,7 +12,7 @@ from typing import Final
 from controller_service.queue.request_queue import Postpone, Request, RequestQueue, run_and_wait
 from controller_service.store.byte_limits import ByteLimitsRecord
 from controller_service.store.members import KeyValueTableRecord, M, ReaderGroupRecord, ScopeMembers
-from controller_service.store.records import ScopeRecord
+from controller_service.store.records import ScopeRecord, StreamState
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.delete_stream import DeleteStream
 from controller_service.workflows.key_value_tables import KeyValueTables
@@ -124,7 +124,9 @@ class DeleteScope:
         # Groups first: they unsubscribe from streams and delete a stream of their own.
         await _for_all(self._groups.records, scope, lambda name, group: self._delete_group(scope, name, group))
         failpoint(GROUPS_DELETED)
-        await self._delete_streams(scope)
+        await self._delete_streams(scope, lambda name: not name.startswith(MARK_PREFIX))
+        # Mark streams went with their streams. What is left has none: its maker died, or it was created by this name.
+        await self._delete_streams(scope, lambda name: name.startswith(MARK_PREFIX))
         failpoint(STREAMS_DELETED)
         await _for_all(self._tables.records, scope, lambda name, table: self._delete_table(scope, name, table))
         failpoint(TABLES_DELETED)
@@ -138,24 +140,27 @@ class DeleteScope:
     async def _delete_table(self, scope: str, name: str, table: KeyValueTableRecord) -> None:
         await self._tables.delete_within(scope, name, table.table_id)
 
-    async def _delete_streams(self, scope: str) -> None:
+    async def _delete_streams(self, scope: str, is_meant: Callable[[str], bool]) -> None:
         token = b""
         while True:
             try:
                 streams, token = await self._store.list_streams(scope, token)
             except ScopeNotFound:
                 return
-            named = [(name, entry.stream_id) for name, entry in streams if not name.startswith(MARK_PREFIX)]
+            named = [(name, entry.stream_id) for name, entry in streams if is_meant(name)]
             await each_ended(lambda one: self._delete_one(scope, *one), named, at_once=streams_concurrent_max)
             if not token:
                 return
 
     async def _delete_one(self, scope: str, stream: str, stream_id: str) -> None:
         """Within this request rather than by requests of their own, which could wait for a free place behind it."""
+        # A half-made one can be deleted without having been sealed: its creation may have been refused as the scope was
+        # closed, so nobody would complete it.
         try:
-            await self._seal.carry_out(scope, stream, stream_id)
+            if await (await self._store.open(scope, stream)).state() is not StreamState.CREATING:
+                await self._seal.carry_out(scope, stream, stream_id)
         except StreamNotFound:
-            # Half-made: it can be deleted without having been sealed.
+            # Without records, or gone meanwhile.
             pass
         await self._delete.carry_out(scope, stream, stream_id)
 

@@ -16,7 +16,7 @@ from controller_service.segment_access.second_deletion import (
     segments_per_request_max,
 )
 from controller_service.store.records import StreamState
-from pravega_common.errors import StreamNotFound, StreamNotSealed, Unavailable, UnknownOutcome
+from pravega_common.errors import ScopeNotFound, StreamNotFound, StreamNotSealed, Unavailable, UnknownOutcome
 from pravega_common.names import mark_stream
 from tests.support.gate import Gate
 from tests.support.stream_audit import audit_streams, requests_left
@@ -193,6 +193,27 @@ async def test_a_mark_stream_that_comes_while_its_stream_is_being_deleted_is_del
     removal.opened.set()
     await world.run(deletion)
     assert await world.streams.entry(S, mark_stream("stream")) is None
+    await settled(scene)
+
+
+async def test_a_scope_is_deleted_with_a_stream_whose_creation_is_refused_half_way() -> None:
+    """The scope is closed before the mark stream is on its list, so nobody completes the stream."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    marks, closed = Gate(world), Gate(world)
+    marks.at(first.streams, "add_entry", mark_stream("stream"))
+    closed.at(second.delete_scope, "_delete_all")
+    creation = asyncio.ensure_future(first.create.create(S, "stream", TWO))
+    await marks.come()
+    deletion = asyncio.ensure_future(second.delete_scope.delete(S))
+    await closed.come()
+    marks.opened.set()
+    await world.run(asyncio.wait({creation}))
+    assert isinstance(creation.exception(), ScopeNotFound)
+    assert await scene.state("stream") is StreamState.CREATING
+    closed.opened.set()
+    await world.run(deletion)
+    assert await world.streams.scope(S) is None
     await settled(scene)
 
 

@@ -261,6 +261,17 @@ async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, part
     await stream.parts.workflows.delete_scope.delete(S)
 
 
+async def test_a_scope_is_deleted_with_mark_streams_of_no_stream(stream: Controller, parts: ControllerParts) -> None:
+    """One that was created by its name and is in use, and one whose maker died before it had records."""
+    workflows, used = stream.parts.workflows, mark_stream("used")
+    await workflows.create.create(S, used, fixed(2))
+    await stream.transactions.create(S, used, 60_000)
+    await stream.store.add_entry(S, mark_stream("bare"), ())
+    await workflows.delete_scope.delete(S)
+    assert not parts.access.segments
+    assert await stream.store.scope(S) is None
+
+
 @pytest.mark.parametrize("length", [user_name_chars_max + 1, name_chars_max])
 async def test_a_stream_of_the_longest_names_goes_with_its_mark_stream(stream: Controller, length: int) -> None:
     """The name of its mark stream is longer than a stream's may be."""
