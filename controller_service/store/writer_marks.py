@@ -210,10 +210,15 @@ class WriterMarks:
                 self._sweeps.popitem(last=False)
 
 
-def _check(writer: str, position: Mapping[int, int]) -> None:
+def check_writer(writer: str) -> None:
+    """``InvalidArgument`` for a name that no mark is kept under."""
     length = len(writer.encode())
     if not 0 < length <= writer_bytes_max:
         raise InvalidArgument(f"the writer's name has {length} bytes, must have 1 to {writer_bytes_max}")
+
+
+def _check(writer: str, position: Mapping[int, int]) -> None:
+    check_writer(writer)
     if len(position) > segments_per_stream_max:
         raise InvalidArgument(f"a position in {len(position)} segments, at most {segments_per_stream_max} are possible")
 

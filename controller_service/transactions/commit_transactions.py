@@ -22,6 +22,7 @@ from controller_service.store.holds import free
 from controller_service.store.records import StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
+from controller_service.store.writer_marks import writer_bytes_max
 from controller_service.transactions.commit_holds import CommitHolds, CommitRun
 from controller_service.transactions.commit_merges import MERGED, CommitMerges
 from controller_service.transactions.commit_queue import commit_batch_max
@@ -29,6 +30,7 @@ from controller_service.transactions.completions import Completions
 from controller_service.transactions.counts import COMMITTED, ROUND_SECONDS
 from controller_service.transactions.order_records import CommitState
 from controller_service.transactions.records import (
+    ActiveTransaction,
     CommittingRecord,
     CommittingTransaction,
 )
@@ -170,8 +172,7 @@ class CommitWorkflow:
                 # Another run may have ended a round in between, which moves the epoch and leaves the state.
                 context = await self._streams.open(scope, stream)
         if state.committing.is_idle:
-            segments = len((await context.current_epoch()).segments)
-            count_max = max(1, min(commit_batch_max, lengths_per_round_max // segments))
+            count_max = round_size(len((await context.current_epoch()).segments))
             state, batch = await self._next_batch(scope, stream, state, count_max)
             if not batch:
                 return await self._holds.leave(run, context)
@@ -211,10 +212,7 @@ class CommitWorkflow:
                             f"transaction {identifier} of {scope}/{stream} is in the commit order, but is "
                             f"{record.state.value}"
                         )
-                return state, [
-                    (identifier, CommittingTransaction(identifier.hex, record.writer_id, record.commit_time_ms))
-                    for identifier, record in records.items()
-                ]
+                return state, [(identifier, _to_commit(identifier, record)) for identifier, record in records.items()]
             for identifier in gone:
                 ended = await self._transactions.completed_state(scope, stream, identifier)
                 if ended is not TransactionState.COMMITTED:
@@ -312,3 +310,16 @@ class CommitWorkflow:
         for index in latest.values():
             position = {identifier: lengths[index] for identifier, lengths in positions.items()}
             await self._listener.committed(scope, stream, record.transactions[index], position)
+
+
+def round_size(segments: int) -> int:
+    """The most transactions of a round over this number of segments: its record fits a table value, however long the
+    segments and the ids of its writers are."""
+    return max(1, min(commit_batch_max, lengths_per_round_max // segments))
+
+
+def _to_commit(identifier: uuid.UUID, record: ActiveTransaction) -> CommittingTransaction:
+    """A writer's id that is too long, as former versions took it, is left out: no mark is kept under it, and those of a
+    round might not fit its record."""
+    writer = record.writer_id if len(record.writer_id.encode()) <= writer_bytes_max else ""
+    return CommittingTransaction(identifier.hex, writer, record.commit_time_ms)

@@ -17,6 +17,7 @@ from controller_service.store.records import EpochRecord, SegmentRecord, StreamS
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.versioned_store import VersionedStore
+from controller_service.store.writer_marks import check_writer
 from controller_service.transactions.abort_transactions import AbortWorkflow
 from controller_service.transactions.commit_order import CommitOrder
 from controller_service.transactions.commit_transactions import CommitListener, CommitWorkflow
@@ -242,7 +243,8 @@ class TransactionService(Service):
         self, scope: str, stream: str, identifier: uuid.UUID, writer_id: str = "", commit_time_ms: int | None = None
     ) -> bool:
         """Decide to commit; True (SUCCESS) also if that was decided before. False (FAILURE) for a transaction that is
-        unknown, aborted, or bound to a transaction set, which alone decides over it."""
+        unknown, aborted, or bound to a transaction set, which alone decides over it. ``InvalidArgument`` for an id of a
+        writer under which no mark is kept."""
 
         async def attempt() -> bool:
             [found], order = await self.records.get_with_commits(scope, stream, [identifier])
@@ -253,6 +255,8 @@ class TransactionService(Service):
             if record.state is TransactionState.OPEN:
                 if await self._is_held(record):
                     return False
+                if writer_id:
+                    check_writer(writer_id)
                 marked = dataclasses.replace(
                     record,
                     state=TransactionState.COMMITTING,

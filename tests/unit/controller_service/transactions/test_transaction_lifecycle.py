@@ -12,8 +12,8 @@ from controller_service.errors import IllegalState
 from controller_service.queue.request_queue import Postpone, Request
 from controller_service.store.records import StreamState, sealed_segment_key
 from controller_service.store.versioned_store import ANY_VERSION
-from controller_service.store.writer_marks import WriterMarks
-from controller_service.transactions import commit_transactions
+from controller_service.store.writer_marks import WriterMarks, writer_bytes_max
+from controller_service.transactions import commit_transactions, lifecycle
 from controller_service.transactions.lifecycle import lease_grace_s
 from controller_service.transactions.records import transaction_segments
 from controller_service.transactions.scheduling import COMMIT_KIND
@@ -299,6 +299,33 @@ async def test_many_commits_take_several_rounds(world: World, one: Instance) -> 
     await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
     for events in world.segments.stream_events(S, T).values():
         assert events == [str(index) for index in range(120)]
+
+
+async def test_an_id_of_a_writer_that_no_mark_is_kept_under_is_refused(world: World, one: Instance) -> None:
+    """In bytes of UTF-8; what is decided keeps its answer."""
+    created = await world.begin(one, S, T, "a")
+    for writer in ("w" * (writer_bytes_max + 1), "é" * (writer_bytes_max // 2) + "w"):
+        with pytest.raises(InvalidArgument, match=f"1 to {writer_bytes_max}"):
+            await world.run(one.transactions.commit(S, T, created.id, writer, 5))
+    assert await one.transactions.transaction_state(S, T, created.id) is TransactionState.OPEN
+    assert await world.run(one.transactions.commit(S, T, created.id, "w" * writer_bytes_max, 5))
+    assert await world.run(one.transactions.commit(S, T, created.id, "w" * (writer_bytes_max + 1), 5))
+
+
+async def test_ids_of_writers_that_a_former_version_took_hold_up_no_commits(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a round do not fit its record."""
+    count, length = 100, 11_000
+    monkeypatch.setattr(lifecycle, "check_writer", lambda writer: None)
+    opened = [await world.begin(one, S, T, str(index)) for index in range(count)]
+    await world.move_state(S, T, StreamState.SCALING)
+    for created in opened:
+        assert await world.run(one.transactions.commit(S, T, created.id, "w" * length, 5))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
+    for events in world.segments.stream_events(S, T).values():
+        assert events == [str(index) for index in range(count)]
 
 
 async def test_the_latest_noted_commit_of_a_writer_becomes_its_mark(world: World, one: Instance) -> None:

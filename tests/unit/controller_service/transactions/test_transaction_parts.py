@@ -14,10 +14,15 @@ from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.sink_store import RegistrationShard, SinkStore
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, SinkRecord
 from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.serializer import encode
 from controller_service.store.versioned_store import ANY_VERSION
+from controller_service.store.writer_marks import writer_bytes_max
+from controller_service.transactions.commit_transactions import round_size
 from controller_service.transactions.completions import Completions
 from controller_service.transactions.ids import TransactionIds, id_of_counter, ids_per_reservation
 from controller_service.transactions.records import (
+    CommittingRecord,
+    CommittingTransaction,
     CompletedTransaction,
     MergeTarget,
     RecentlyCompleted,
@@ -26,6 +31,7 @@ from controller_service.transactions.records import (
 from controller_service.transactions.timeouts import TimedTransaction, Timers
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
+from pravega_common.model.table_limits import value_bytes_max
 from pravega_common.model.transactions import TransactionState
 from pravega_common.proto import transaction_sets_pb2 as pb
 from tests.support.transaction_world import World
@@ -111,6 +117,17 @@ def test_lengths_that_do_not(before: int, sources: tuple[int, ...], after: tuple
 
 
 # ---- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segments", [1, 199, 200, 201, 1_000, names.segments_per_stream_max])
+def test_the_record_of_the_largest_round_fits_a_table(segments: int) -> None:
+    """Control characters take the most bytes in a record."""
+    longest, writer, count = 2**63 - 1, "\1" * writer_bytes_max, round_size(segments)
+    ids = [uuid.UUID(int=index).hex for index in range(count)]
+    transactions = tuple(CommittingTransaction(identifier, writer, -longest) for identifier in ids)
+    targets = (MergeTarget(names.segment_number_max, longest, (longest,) * count),) * segments
+    record = CommittingRecord(transactions, names.epoch_max, names.epoch_max, True, 1 << 45, targets)
+    assert len(encode(record)) <= value_bytes_max
 
 
 def test_recently_completed_are_bounded_and_idempotent() -> None:
