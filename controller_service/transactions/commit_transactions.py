@@ -172,8 +172,7 @@ class CommitWorkflow:
                 # Another run may have ended a round in between, which moves the epoch and leaves the state.
                 context = await self._streams.open(scope, stream)
         if state.committing.is_idle:
-            count_max = round_size(len((await context.current_epoch()).segments))
-            state, batch = await self._next_batch(scope, stream, state, count_max)
+            state, batch = await self._next_batch(scope, stream, state, await _next_round_size(context, state))
             if not batch:
                 return await self._holds.leave(run, context)
             context, state = await self._begin(run, context, state, batch)
@@ -316,6 +315,13 @@ def round_size(segments: int) -> int:
     """The most transactions of a round over this number of segments: its record fits a table value, however long the
     segments and the ids of its writers are."""
     return max(1, min(commit_batch_max, lengths_per_round_max // segments))
+
+
+async def _next_round_size(context: StreamContext, state: CommitState) -> int:
+    """Transactions that wait may be of an epoch that had more segments than the stream has now."""
+    current, epoch = await context.current_epoch(), state.queue.next_epoch()
+    original = current if epoch is None or epoch == current.epoch else await context.epoch(epoch)
+    return round_size(max(len(current.segments), len(original.segments)))
 
 
 def _to_commit(identifier: uuid.UUID, record: ActiveTransaction) -> CommittingTransaction:

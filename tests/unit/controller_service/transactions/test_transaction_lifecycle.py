@@ -15,7 +15,8 @@ from controller_service.store.versioned_store import ANY_VERSION
 from controller_service.store.writer_marks import WriterMarks, writer_bytes_max
 from controller_service.transactions import commit_transactions, lifecycle
 from controller_service.transactions.lifecycle import lease_grace_s
-from controller_service.transactions.records import transaction_segments
+from controller_service.transactions.order_records import CommitState
+from controller_service.transactions.records import CommittingRecord, transaction_segments
 from controller_service.transactions.scheduling import COMMIT_KIND
 from pravega_common import names
 from pravega_common.errors import InvalidArgument, StreamNotFound
@@ -326,6 +327,28 @@ async def test_ids_of_writers_that_a_former_version_took_hold_up_no_commits(
     await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
     for events in world.segments.stream_events(S, T).values():
         assert events == [str(index) for index in range(count)]
+
+
+async def test_a_round_is_as_large_as_the_epoch_of_its_transactions_admits(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have more segments than the stream has by now."""
+    monkeypatch.setattr(commit_transactions, "lengths_per_round_max", 4)
+    begin_round, taken = one.transactions.records.begin_round, []
+
+    async def begin(scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
+        taken.append(len(record.transactions))
+        return await begin_round(scope, stream, state, record)
+
+    monkeypatch.setattr(one.transactions.records, "begin_round", begin)
+    opened = [await world.begin(one, S, T, str(index)) for index in range(5)]
+    await world.scale_to_one(S, T)
+    await world.move_state(S, T, StreamState.SCALING)
+    for created in opened:
+        assert await world.run(one.transactions.commit(S, T, created.id))
+    await world.move_state(S, T, StreamState.ACTIVE)
+    await settled(world, one, opened[-1].id, TransactionState.COMMITTED)
+    assert taken == [2, 2, 1]
 
 
 async def test_the_latest_noted_commit_of_a_writer_becomes_its_mark(world: World, one: Instance) -> None:
