@@ -12,6 +12,8 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+import structlog
+
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, Put, Versioned, VersionedStore
 from controller_service.transactions.records import (
@@ -20,7 +22,7 @@ from controller_service.transactions.records import (
     RecentlyCompleted,
     completed_listed_max,
 )
-from pravega_common.errors import SegmentNotFound, VersionConflict
+from pravega_common.errors import PravegaError, SegmentNotFound, VersionConflict
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.joined import all_ended
@@ -42,6 +44,7 @@ class CompletedStore:
         self._clock = clock
         self._batches = CompletedBatches()
         """The spans as this controller saw them last; for writing only."""
+        self._log = structlog.get_logger(service="transactions")
 
     async def create_table(self) -> None:
         """Create the cluster's table. Idempotent."""
@@ -78,9 +81,9 @@ class CompletedStore:
         return list(listed.items())[:completed_listed_max]
 
     async def _newest_first(self, stream_id: str, name: str) -> AsyncIterator[Versioned]:
-        """The values of a key of a stream in all spans."""
+        """The values of a key of a stream in the spans that are kept; those to be dropped may be half gone."""
         batches, _ = await self._read()
-        for number in reversed(batches.numbers):
+        for number in reversed(batches.numbers[-completed_batches_kept:]):
             try:
                 found = await self._store.get(_table_of(batches, number, stream_id), _key(stream_id, name))
             except SegmentNotFound:
@@ -101,17 +104,30 @@ class CompletedStore:
         if self._batches.numbers and today <= self._batches.numbers[-1]:
             return self._batches
         batches, version = await self._read()
-        if batches.numbers and today <= batches.numbers[-1]:
-            self._batches = batches
-            return batches
-        numbers = (*batches.numbers, today)
-        begun = CompletedBatches(numbers[-completed_batches_kept:], min(batches.sharded_from, today))
-        await all_ended(map(self._store.create_table, _tables_of(begun, today)))
-        await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, encode(begun), version)
-        dropped = [table for old in numbers[:-completed_batches_kept] for table in _tables_of(begun, old)]
-        await all_ended(map(self._store.delete_table, dropped))
-        self._batches = begun
-        return begun
+        if not batches.numbers or today > batches.numbers[-1]:
+            batches = CompletedBatches((*batches.numbers, today), min(batches.sharded_from, today))
+            await all_ended(map(self._store.create_table, _tables_of(batches, today)))
+            version = await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, encode(batches), version)
+        self._batches = batches
+        await self._drop_old(batches, version)
+        return batches
+
+    async def _drop_old(self, batches: CompletedBatches, version: int) -> None:
+        """Delete the tables of spans that are too old, and take these off the list then: nobody else knows of them.
+
+        What cannot be deleted now stays on the list, for each controller's next look at it, a day later at the latest.
+        """
+        left = list(batches.numbers)
+        for old in batches.numbers[:-completed_batches_kept]:
+            try:
+                await all_ended(map(self._store.delete_table, _tables_of(batches, old)))
+            except PravegaError as error:
+                self._log.warning("tables of completed transactions cannot be deleted", span=old, error=str(error))
+                continue
+            left.remove(old)
+        if len(left) < len(batches.numbers):
+            kept = encode(CompletedBatches(tuple(left), batches.sharded_from))
+            await self._store.put(COMPLETED_BATCHES_TABLE, COMPLETED_BATCHES_KEY, kept, version)
 
 
 def _tables_of(batches: CompletedBatches, number: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import pytest
@@ -17,9 +18,9 @@ from controller_service.transactions.completed_store import (
     completed_shards,
 )
 from controller_service.transactions.records import CompletedBatches, CompletedTransaction, RecentlyCompleted
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, Unavailable, VersionConflict
 from pravega_common.model.transactions import TransactionState
-from tests.support.transaction_world import VirtualClock
+from tests.support.transaction_world import Crashed, VirtualClock
 
 COMMITTED = CompletedTransaction(TransactionState.COMMITTED, 5)
 span_s = completed_batch_ms / 1000
@@ -66,6 +67,84 @@ async def test_spans_end_with_all_their_tables(
         await clock.pass_time(span_s)
     kept = [number for number in range(4) if await ends.find("s", uuid.UUID(int=number)) is not None]
     assert kept == [2, 3] and len(span_tables(tables)) == 2 * completed_shards
+
+
+class FailingTables(InMemoryVersionedStore):
+    """Fails at the deletion of tables with these characters in their names."""
+
+    kept = ""
+    error: BaseException = Unavailable("the container moves")
+
+    async def delete_table(self, table: str) -> None:
+        if self.kept and self.kept in table:
+            raise self.error
+        await super().delete_table(table)
+
+
+@pytest.fixture
+def failing() -> FailingTables:
+    return FailingTables()
+
+
+async def add_each_day(ends: CompletedStore, clock: VirtualClock, days: int) -> None:
+    for _ in range(days):
+        await ends.add("s", [uuid.UUID(int=clock.wall_ms())], COMMITTED)
+        await clock.pass_time(span_s)
+
+
+async def test_tables_that_cannot_be_deleted_hold_up_nothing_and_go_later(
+    failing: FailingTables, clock: VirtualClock
+) -> None:
+    ends = CompletedStore(failing, clock)
+    await ends.create_table()
+    first, first_day = uuid.UUID(int=clock.wall_ms()), clock.wall_ms() // completed_batch_ms
+    failing.kept = f"{first_day}.3"
+    await add_each_day(ends, clock, 5)
+    assert span_tables(failing) == {
+        f"completedTransactionsBatch-{first_day}.3",
+        *(
+            f"completedTransactionsBatch-{first_day + day}.{shard}"
+            for day in (3, 4)
+            for shard in range(completed_shards)
+        ),
+    }
+    assert await ends.find("s", first) is None and len(await ends.newest("s")) == 2
+    failing.kept = ""
+    await add_each_day(ends, clock, 1)
+    assert len(span_tables(failing)) == 2 * completed_shards
+
+
+async def test_tables_that_a_controller_did_not_come_to_are_deleted_by_another(
+    failing: FailingTables, clock: VirtualClock
+) -> None:
+    ends, others = CompletedStore(failing, clock), CompletedStore(failing, clock)
+    await ends.create_table()
+    failing.kept, failing.error = f"{clock.wall_ms() // completed_batch_ms}.3", Crashed()
+    with pytest.raises(Crashed):
+        await add_each_day(ends, clock, 3)
+    failing.kept = ""
+    await add_each_day(others, clock, 1)
+    assert len(span_tables(failing)) == 2 * completed_shards
+
+
+async def test_two_controllers_drop_a_span_at_once(failing: FailingTables, clock: VirtualClock) -> None:
+    ends, others = CompletedStore(failing, clock), CompletedStore(failing, clock)
+    await ends.create_table()
+    await add_each_day(ends, clock, 2)
+    delete_table, begun, met = failing.delete_table, asyncio.Event(), asyncio.Barrier(2 * completed_shards)
+
+    async def delete(table: str) -> None:
+        begun.set()
+        await met.wait()
+        await delete_table(table)
+
+    failing.delete_table = delete  # type: ignore[method-assign]
+    adding = asyncio.ensure_future(ends.add("s", [uuid.UUID(int=1)], COMMITTED))
+    await begun.wait()
+    outcomes = await asyncio.gather(adding, others.add("s", [uuid.UUID(int=2)], COMMITTED), return_exceptions=True)
+    assert [type(error) for error in outcomes if error is not None] == [VersionConflict]
+    await others.add("s", [uuid.UUID(int=2)], COMMITTED)
+    assert len(span_tables(failing)) == 2 * completed_shards
 
 
 async def test_a_span_of_a_former_version_keeps_its_table(
