@@ -75,10 +75,12 @@ class ScopeStore:
         )
         try:
             await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
-        except (VersionConflict, UnknownOutcome):
+        except (VersionConflict, UnknownOutcome) as error:
             standing = await self.scope(scope)
             if standing is None or standing.scope_id != record.scope_id:
-                await self._delete_lists(scope, record.scope_id)
+                # A record whose outcome is not known may still come: with its lists it is a scope like others.
+                if isinstance(error, VersionConflict):
+                    await self._delete_lists(scope, record.scope_id)
                 if standing is None:
                     raise
                 return False

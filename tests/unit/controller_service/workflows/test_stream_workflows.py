@@ -32,6 +32,7 @@ from pravega_common.errors import (
     SegmentSealed,
     StreamNotFound,
     StreamNotSealed,
+    UnknownOutcome,
 )
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
@@ -259,6 +260,26 @@ async def test_a_scope_is_deleted_with_everything_in_it(stream: Controller, part
     with pytest.raises(ScopeNotFound):
         await stream.parts.workflows.delete_scope.delete_if_empty("3", S)
     await stream.parts.workflows.delete_scope.delete(S)
+
+
+async def test_a_scope_whose_record_comes_late_can_be_used_and_deleted(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to its creation was lost, and the record was not there yet when it was looked for."""
+    store, workflows, late = controller.store, controller.parts.workflows, []
+
+    async def put(table: str, key: str, value: bytes, expected: int) -> int:
+        late.append((table, key, value, expected))
+        raise UnknownOutcome("the answer was lost")
+
+    with monkeypatch.context() as patched, pytest.raises(UnknownOutcome):
+        patched.setattr(store.tables, "put", put)
+        await store.create_scope(S)
+    await store.tables.put(*late[0])
+    assert not await store.create_scope(S)
+    assert await workflows.create.create(S, T, fixed(1))
+    await workflows.delete_scope.delete(S)
+    assert await store.scope(S) is None
 
 
 async def test_a_scope_is_deleted_with_mark_streams_of_no_stream(stream: Controller, parts: ControllerParts) -> None:
