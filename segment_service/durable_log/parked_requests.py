@@ -24,6 +24,11 @@ class _Group:
         self.names: set[str] = set()
         self.requests: list[AnyRequest] = []
 
+    def join(self, other: _Group) -> None:
+        """Take in another group. No request of one names a segment of the other, so that both orders are right."""
+        self.names |= other.names
+        self.requests += other.requests
+
 
 class ParkedRequests:
     """A request that names a segment which is not in memory, and those behind it that name the same segments."""
@@ -57,16 +62,24 @@ class ParkedRequests:
             self._refuse(request, Throttled(f"{self._count} requests wait for segments that are looked up in Tier 2"))
             return False
         names = names_in(request)
-        group = _Group()
-        for other in {id(found): found for name in names if (found := self.names.get(name)) is not None}.values():
-            group.names |= other.names
-            group.requests += other.requests
+        group = self._group_of(names)
+        for name in names:
+            self.names[name] = group
         group.names.update(names)
         group.requests.append(request)
-        for name in group.names:
-            self.names[name] = group
         self._count += 1
         return True
+
+    def _group_of(self, names: Sequence[str]) -> _Group:
+        """The group with these names. Of several the largest takes in the others, at a cost in proportion to those."""
+        found = {id(group): group for name in names if (group := self.names.get(name)) is not None}
+        groups = sorted(found.values(), key=lambda group: len(group.requests) + len(group.names))
+        largest = groups.pop() if groups else _Group()
+        for other in groups:
+            largest.join(other)
+            for name in other.names:
+                self.names[name] = largest
+        return largest
 
     def _found(self, name: str, error: PravegaError | None) -> None:
         group = self.names.get(name)
