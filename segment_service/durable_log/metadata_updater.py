@@ -63,6 +63,7 @@ from segment_service.durable_log.requests import (
     SealRequest,
     TruncateRequest,
     UpdateAttributesRequest,
+    names_in,
 )
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.held_attributes import is_missing
@@ -71,6 +72,9 @@ from segment_service.metadata.snapshot import write_snapshot
 
 segment_name_bytes_max: Final = 4_096
 """UTF-8 bytes of a segment's name."""
+
+Need = str | tuple[int, AttributeId]
+"""What must be brought to memory: the segment of a name, or an attribute of the segment with this id."""
 
 
 class _Staged:
@@ -233,6 +237,17 @@ class OperationMetadataUpdater:
         entry = self._staged.get(segment.segment_id) or _Staged(segment.segment_id, segment.name, segment)
         return entry.missing(updates)
 
+    def needs(self, request: AnyRequest) -> set[Need]:
+        """Returns all that must be brought to memory before the request is staged, as far as can be told now."""
+        names = names_in(request)
+        needed: set[Need] = {name for name in names if self._may_be_inactive(name)}
+        if isinstance(request, AppendRequest | UpdateAttributesRequest | MergeRequest):
+            segment = self.metadata.by_name(names[0]) if names and names[0] not in self._staged_ids else None
+            if segment is not None:
+                missing = self.missing_attributes(segment, request.updates)
+                needed.update((segment.segment_id, attribute_id) for attribute_id in missing)
+        return needed
+
     def is_attribute_staged(self, segment_id: int, attribute_id: AttributeId) -> bool:
         """Whether an operation on the attribute may be on its way to the log."""
         entry = self._staged.get(segment_id)
@@ -301,7 +316,7 @@ class OperationMetadataUpdater:
         if segment_id is None:
             segment_id = self.metadata.ids.get(name)
         if segment_id is None:
-            if self.inactive is not None and self.inactive.may_have(name):
+            if self._may_be_inactive(name):
                 raise SegmentInactive(name)
             return None
         if segment_id < 0:
@@ -313,6 +328,11 @@ class OperationMetadataUpdater:
         if not base.is_logged:
             raise SegmentNotLogged(base)
         return _Staged(segment_id, name, base)
+
+    def _may_be_inactive(self, name: str) -> bool:
+        """Whether nothing can be said of a name before the metadata table was asked."""
+        is_known = name in self._staged_ids or name in self.metadata.ids
+        return not is_known and self.inactive is not None and self.inactive.may_have(name)
 
     def _live(self, name: str) -> _Staged:
         entry = self._find(name)

@@ -96,7 +96,7 @@ class OperationProcessor:
         self._in_flight_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
         self.failure: BaseException | None = None
-        self._parked = ParkedRequests(self._go_on, self._reject)
+        self._parked = ParkedRequests(self._go_on, self._reject, updater.needs)
         self._checkpoint_address = LogAddress(0, 0)
         self.snapshot_bytes = 0
         """Size of the last checkpoint."""
@@ -178,13 +178,14 @@ class OperationProcessor:
             inactive, name = updater.inactive, missing.name
             if inactive is None:
                 unreachable("a request waits for a segment, and nobody looks it up", name=name)
-            self._parked.park(request, name, lambda then: inactive.bring(name, then))
+            self._parked.park(request, name, {name}, lambda then: inactive.bring(name, then))
             return
         evicted, segment = updater.evicted, missing.segment
         if evicted is None:
             unreachable("a request waits for an attribute, and nobody reads it", segment=segment)
         wanted = updater.missing_attributes(segment, request.updates)  # type: ignore[attr-defined]  # it asked for one
-        self._parked.park(request, segment.name, lambda then: evicted.bring(segment, wanted, then))
+        needed = {(segment.segment_id, attribute_id) for attribute_id in wanted}
+        self._parked.park(request, segment.name, needed, lambda then: evicted.bring(segment, wanted, then))
 
     def _go_on(self, requests: Sequence[AnyRequest]) -> None:
         """Try parked requests again before all others. What the later ones need is read at once, not in turn."""

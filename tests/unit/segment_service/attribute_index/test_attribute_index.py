@@ -302,16 +302,22 @@ async def test_a_segment_with_far_too_many_waits_for_tier_2() -> None:
     await container.stop()
 
 
-async def test_a_tier_2_that_is_away_refuses_only_who_needs_it() -> None:
-    made = kit()
+async def with_unread_index(made: ContainerKit) -> SegmentContainer:
+    """A container that has read nothing of the index."""
     container = await with_writers(made)
     await container.durable_log.checkpoint()
     await eventually(lambda: container.durable_log.acknowledged >= container.durable_log.last_durable, "Tier 2")
     await leave_memory(container, S)
     await container.stop()
-    container = await made.open()  # which has read nothing of the index
+    container = await made.open()
     await container.get_info(S)
     assert writer(0) not in held(container)
+    return container
+
+
+async def test_a_tier_2_that_is_away_refuses_only_who_needs_it() -> None:
+    made = kit()
+    container = await with_unread_index(made)
     made.chunks.stop()
     with pytest.raises(Unavailable):
         await container.append(S, [b"y"], [compare(0, 2, 1)])
@@ -320,6 +326,28 @@ async def test_a_tier_2_that_is_away_refuses_only_who_needs_it() -> None:
     await container.append(S, [b"y"], [compare(49, 2, 1)])
     made.chunks.resume()
     await container.append(S, [b"y"], [compare(0, 2, 1)])
+    await container.stop()
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_an_index_that_cannot_be_read_refuses_only_who_needs_it_of_those_that_wait(is_damaged: bool) -> None:
+    made = kit()
+    container = await with_unread_index(made)
+    if is_damaged:
+        for name in [name for name in made.stored.objects if f"/{attribute_map_name(1)}/r/" in name]:
+            made.stored.objects[name] = bytes(len(made.stored.objects[name]))
+    else:
+        made.chunks.stop()
+    needs = [container.append(S, [b"y"], [compare(0, 2, 1)]), container.append(S, [b"y"], [compare(0, 3, 2)])]
+    others = [container.append(S, [b"z"], [compare(49, 2, 1)]), container.append(S, [b"z"], [compare(49, 3, 2)])]
+    needs += [container.append(S, [b"y"], [compare(1, 2, 1)]), container.append(S, [b"y"], [compare(0, 4, 3)])]
+    sealed = container.seal(S)
+    for call in needs:
+        with pytest.raises(DataCorruption if is_damaged else Unavailable):
+            await call
+    assert await asyncio.gather(*others) == [51, 52]
+    assert await sealed == 52
+    made.chunks.resume()
     await container.stop()
 
 

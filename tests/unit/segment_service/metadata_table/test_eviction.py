@@ -325,6 +325,29 @@ async def test_a_tier2_that_is_away_fails_the_call_and_nothing_else() -> None:
     await container.stop()
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+async def test_a_merge_whose_source_cannot_be_looked_up_fails_nothing_else(is_damaged: bool) -> None:
+    made = kit()
+    container = await with_segment(made, "source")
+    await container.create_segment("target")
+    container._maps.cache._parts.clear()  # type: ignore[attr-defined]  # private: the look-up must go to Tier 2
+    if is_damaged:
+        damage_table(made)
+    else:
+        made.chunks.stop()
+    merge = asyncio.ensure_future(container.merge("target", "source"))
+    await asyncio.sleep(0)
+    behind = [container.append("target", [b"%d" % number], expected_offset=number) for number in range(3)]
+    on_source = container.append("source", [b"x"])
+    for call in (merge, on_source):
+        with pytest.raises(DataCorruption if is_damaged else Unavailable):
+            await call
+    assert await asyncio.gather(*behind) == [1, 2, 3]
+    assert not container.durable_log._processor._parked.names  # type: ignore[union-attr]  # private: it waits for none
+    made.chunks.resume()
+    await container.stop()
+
+
 async def test_a_damaged_entry_is_refused_and_named() -> None:
     made = kit()
     container = await with_segment(made)
@@ -411,6 +434,12 @@ async def test_a_later_segment_of_the_name_of_one_that_is_gone_outlives_two_cras
     container = await made.open()
     assert await read_all(container, "s") == b"later"
     await container.stop()
+
+
+def damage_table(made: ContainerKit) -> None:
+    """Overwrite all files of the metadata table with zeros."""
+    for name in [name for name in made.stored.objects if "/t/segments/r/" in name]:
+        made.stored.objects[name] = bytes(len(made.stored.objects[name]))
 
 
 async def in_tier2(container: SegmentContainer) -> None:
