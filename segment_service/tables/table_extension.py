@@ -115,19 +115,24 @@ class TableExtension:
             if (known := self._tables.get(segment)) is not None:
                 self._forget(known)
             return
-        table, _ = await self._open(segment)
-        if not table.layout.supports_delete_if_empty:
-            raise UnsupportedOperation(f"{segment}: a fixed-key table cannot be deleted on condition of being empty")
-        async with table.lock:
-            table.is_stale = True
-            await self._catch_up(table)
-            if self._tables.get(segment) is not table:
-                raise SegmentNotFound(segment)
-            if len(table.index):
-                raise TableNotEmpty(segment)
-            table.is_stale = True
-            await self._store.delete(segment)
-            self._forget(table)
+        for _ in range(open_attempts_max):
+            table, _ = await self._open(segment)
+            if not table.layout.supports_delete_if_empty:
+                raise UnsupportedOperation(
+                    f"{segment}: a fixed-key table cannot be deleted on condition of being empty"
+                )
+            async with table.lock:
+                table.is_stale = True
+                await self._catch_up(table)
+                if table.is_stale:
+                    continue  # it was forgotten, or not read to its end: that says nothing of what is there
+                if len(table.index):
+                    raise TableNotEmpty(segment)
+                table.is_stale = True
+                await self._store.delete(segment)
+                self._forget(table)
+                return
+        raise Unavailable(f"{segment}: the table's log changed {open_attempts_max} times before it was deleted")
 
     async def table_info(self, segment: str) -> TableInfo:
         table, info = await self._open(segment)

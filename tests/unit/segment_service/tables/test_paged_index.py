@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.errors import DataCorruption, SegmentNotFound, TableNotEmpty, Unavailable
 from pravega_common.runtime.failpoints import arm, disarm_all, raise_on_hit
 from segment_service.container.table_maps import MARKED
 from segment_service.contracts.attributes import TABLE_INDEX_IN_TIER2
@@ -322,3 +322,30 @@ async def test_an_index_is_loaded_after_the_flush_of_one_that_was_forgotten(monk
     await flushing
     assert (await asking).entry_count == count + 30
     assert len(await everything(tables)) == count + 30
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+async def test_a_table_that_grows_while_it_is_deleted_if_empty_is_not_empty(
+    is_marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again with one key too many for memory, and forgotten if its segment can be marked."""
+    store, maps = InMemorySegmentStore(), await TableMaps().open()
+    tables = TableExtension(store, maps=maps)
+    await tables.create_table(T)
+    await tables.put(T, [TableEntry(key(number), b"") for number in range(100)])
+    if not is_marked:
+
+        async def refused(*_: object) -> None:
+            raise Unavailable("not now")
+
+        monkeypatch.setattr(store, "update_attributes", refused)
+    put = asyncio.create_task(tables.put(T, [TableEntry(b"one more", b"")]))
+    await asyncio.sleep(0)  # it is on its way
+    with pytest.raises(TableNotEmpty):
+        await tables.delete_table(T, must_be_empty=True)
+    await put
+    assert len(await everything(tables)) == 101
+    await tables.remove(T, [TableKey(b"one more"), *(TableKey(key(number)) for number in range(100))])
+    await tables.delete_table(T, must_be_empty=True)
+    with pytest.raises(SegmentNotFound):
+        await tables.delete_table(T, must_be_empty=True)
