@@ -161,6 +161,7 @@ class SegmentStoreProcess(Service):
         self._limits_watch = LimitsWatch(self.quotas, self._parts.cpo, clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
         self.tables = TableExtension(self.store, maps=self.store)
+        self.registry.on_removed = lambda gone: self.spawn(self.tables.container_gone(gone), "forget-tables")
         self._tls = make_server_tls(config.tls, self._parts.clock)
         self._tls_context = None if self._tls is None else self._tls.context
         self._tokens = config.security.tokens(self._parts.clock, f"segment-store {config.store.id}".strip())

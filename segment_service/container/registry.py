@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pravega_common.errors import ContainerNotHosted
 from pravega_common.invariants import check
@@ -14,6 +14,8 @@ class ContainerRegistry:
 
     def __init__(self) -> None:
         self._containers: dict[int, SegmentContainer] = {}
+        self.on_removed: Callable[[SegmentContainer], object] = lambda container: None
+        """Called with each container that requests do not reach any more."""
 
     def add(self, container: SegmentContainer) -> None:
         """Let requests reach a container that is running."""
@@ -24,6 +26,7 @@ class ContainerRegistry:
         """Does nothing if this very container is not there."""
         if self._containers.get(container.container_id) is container:
             del self._containers[container.container_id]
+            self.on_removed(container)
 
     def find(self, container_id: int) -> SegmentContainer | None:
         return self._containers.get(container_id)

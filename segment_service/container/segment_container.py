@@ -371,6 +371,10 @@ class SegmentContainer(Service):
             return False
         return True
 
+    def container_of(self, segment: str) -> SegmentContainer:
+        """As ``TableMapSource``."""
+        return self
+
     def table_map(self, segment: str, segment_id: int) -> ContainerTableMap:
         if not self._takes_requests:
             raise self._offline()

@@ -101,6 +101,11 @@ class TableMap(Protocol):
 class TableMapSource(Protocol):
     """Gives tables their maps."""
 
+    def container_of(self, segment: str) -> object:
+        """The container of the segment as it runs now; another object after a restart. ``ContainerNotHosted`` if the
+        container is not here."""
+        ...
+
     def table_map(self, segment: str, segment_id: int) -> TableMap:
         """The map of the segment with this id in its container as it runs now: always the same object while somebody
         uses it, another one after a restart. ``ContainerNotHosted`` if the container is not here."""

@@ -79,7 +79,7 @@ class TableExtension:
 
     What is known of a table is compared with the segment's id and length at every call, so a container that restarts,
     moves away and comes back, or a table that is deleted and created again, needs no notification: the missing part of
-    the log is read, or all of it.
+    the log is read, or all of it. Only the memory of a container's tables goes with ``container_gone``.
     """
 
     def __init__(
@@ -91,9 +91,12 @@ class TableExtension:
         """``maps``: where the indexes of large tables go; ``None`` keeps all in memory."""
         self._store = store
         self._budget = InlineBudget(inline_value_bytes_max)
+        self._maps = maps
         self._pager = None if maps is None else Pager(store, maps, self._budget)
         self._fetches = ByteGate(fetch_bytes_max)
         self._tables: OrderedDict[str, TableSegment] = OrderedDict()
+        self._tables_of: dict[object, dict[TableSegment, None]] = {}
+        """The same tables by their containers."""
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
@@ -265,6 +268,12 @@ class TableExtension:
 
     # --- what is known of a table ------------------------------------------------------------------------------------
 
+    async def container_gone(self, container: object) -> None:
+        """Forget the tables of a container that does not run here any more, one in a turn of the event loop."""
+        for table in self._tables_of.pop(container, {}):
+            self._forget(table)
+            await asyncio.sleep(0)
+
     async def _open(self, segment: str) -> tuple[TableSegment, SegmentProperties]:
         """The table with everything that is durable in its index, and its segment as of the same moment: nothing was
         awaited since both agreed."""
@@ -338,8 +347,11 @@ class TableExtension:
         index: TableIndex = KeyIndex(layout.order_key, self._budget)
         if self._pager is not None and TABLE_INDEX_IN_TIER2 in info.attributes:
             index = self._pager.make_index(segment, info.segment_id, layout.order_key)
-        table = TableSegment(segment, info.segment_id, layout, info.start_offset, index)
+        # It may have left since the segment was looked at, and who comes after that would be forgotten by nobody.
+        container = None if self._maps is None else self._maps.container_of(segment)
+        table = TableSegment(segment, info.segment_id, layout, info.start_offset, index, container)
         self._tables[segment] = table
+        self._tables_of.setdefault(container, {})[table] = None
         if len(self._tables) > tables_loaded_max:
             self._forget_unused()
         return table
@@ -367,6 +379,10 @@ class TableExtension:
     def _forget(self, table: TableSegment) -> None:
         if self._tables.get(table.name) is table:
             del self._tables[table.name]
+            tables = self._tables_of.get(table.container, {})
+            tables.pop(table, None)
+            if not tables:
+                self._tables_of.pop(table.container, None)
         table.is_stale = True
         table.index.clear()
 

@@ -76,8 +76,18 @@ class TableSegment:
     something else, than is known here; nothing is added until it was read again.
     """
 
-    def __init__(self, name: str, segment_id: int, layout: TableLayout, start_offset: int, index: TableIndex) -> None:
+    def __init__(
+        self,
+        name: str,
+        segment_id: int,
+        layout: TableLayout,
+        start_offset: int,
+        index: TableIndex,
+        container: object = None,
+    ) -> None:
+        """``container``: the one that runs the segment, with which the table goes."""
         self.name = name
+        self.container = container
         self.segment_id = segment_id
         self.layout = layout
         self.index = index

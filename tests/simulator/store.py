@@ -71,6 +71,7 @@ class Store:
         self.back_pressure = StoreBackPressure(settings.unflushed_bytes_max)
         self.segments = RoutedSegmentStore(self.registry, settings.containers, lambda: False)
         self.tables = TableExtension(self.segments, maps=self.segments)
+        self.registry.on_removed = self._container_gone
         self._cache = CacheManager(InMemoryCacheStorage(settings.cache_bytes))
         self._settings = settings
         self._servers = servers
@@ -98,6 +99,10 @@ class Store:
                 await asyncio.sleep(restart_pause_s)
         for container_id in self.containers:
             self.process.spawn(self._keep(container_id), f"container-{container_id}")
+
+    def _container_gone(self, container: SegmentContainer) -> None:
+        if self.process.is_alive:
+            self.process.spawn(self.tables.container_gone(container), "forget-tables")
 
     def trim_cache(self) -> None:
         """Drop from the cache whatever may be dropped."""

@@ -47,6 +47,9 @@ class TableMaps:
         self.maps = ContainerTableMaps(0, self.runs, lambda: state, storage.mark, self._exists, self._clock)
         return self
 
+    def container_of(self, segment: str) -> ContainerTableMaps:
+        return self.maps
+
     def table_map(self, segment: str, segment_id: int) -> ContainerTableMap:
         return self.maps.table_map(segment_id)
 
