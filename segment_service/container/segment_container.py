@@ -344,9 +344,12 @@ class SegmentContainer(Service):
             )
 
     async def _recheck_damage(self) -> None:
-        """Lift the quarantine of segments whose bytes can be read again."""
+        """Lift the quarantine of segments whose bytes can be read again; bring what was not read of the table."""
         quarantine = self.metadata.quarantine
         while True:
+            for name in list(self.metadata.unread_pairs):
+                await self.loader.look_up(name)
+                await self.event_index.read_again(name)
             await self._clock.sleep(self._config.damage_recheck_s)
             for segment_id, damaged in quarantine.unreadable():
                 if await self._is_whole(segment_id, damaged):
@@ -488,12 +491,17 @@ class SegmentContainer(Service):
 
     async def delete(self, segment: str) -> None:
         deleted = self._submit(DeleteRequest(segment))
-        self._delete_index(segment)
+        # A segment that was not read may be refused where its index, which is in memory, would not be.
+        may_be_refused = segment in self.metadata.unread_pairs and segment not in self.metadata.ids
+        if not may_be_refused:
+            self._delete_index(segment)
         try:
             await deleted
         finally:
             # A refusal knows this frame: with what holds the refusal it would be a cycle, left to the collector.
             del deleted
+        if may_be_refused:
+            self._delete_index(segment)
 
     def _delete_index(self, segment: str) -> None:
         """The index goes with its segment; one that a crash leaves behind goes with the next recovery."""

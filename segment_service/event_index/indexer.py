@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pravega_common.errors import FailedError, Fenced, RejectedError, SegmentDamaged, SegmentExists, UnknownOutcome
+from pravega_common.errors import DataCorruption, FailedError, Fenced, RejectedError, SegmentExists, UnknownOutcome
 from pravega_common.event_index import IndexRecord, encode_records, index_record_bytes
 from pravega_common.names import index_segment_name
 from pravega_common.runtime.clock import Clock
@@ -26,7 +26,7 @@ from segment_service.contracts.segment_store import SegmentStore
 from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.boundary_tracker import last_record
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.index_segments import index_of, recover_boundaries
+from segment_service.metadata.index_segments import index_of, recover_boundaries, unread_index
 
 BEFORE_CREATE: Final = register("event_index.before_create")
 BEFORE_APPEND: Final = register("event_index.before_append")
@@ -45,7 +45,7 @@ class EventIndexer:
 
     Every refusal and failure leaves the index behind, never wrong: the records are made from what is durable at the
     time of the attempt, continue the index's last record, and are refused by the log if the index is not the one that
-    they were made for.
+    they were made for. Of an index that cannot be read nothing is known: it is left alone until it can.
     """
 
     def __init__(
@@ -94,10 +94,16 @@ class EventIndexer:
         if segment.is_deleted or segment.is_merged:
             await self._store.delete(name)
 
+    async def read_again(self, segment: str) -> None:
+        """The segment and its index were looked up at last: delete an index that is left of a segment which is gone."""
+        index, ids = index_segment_name(segment), self._metadata.ids
+        if index in ids and segment not in ids and segment not in self._metadata.unread_pairs:
+            await self._delete(index)
+
     async def _delete(self, index: str) -> None:
         try:
             await self._store.delete(index)
-        except (FailedError, Fenced, UnknownOutcome, RejectedError, SegmentDamaged) as error:
+        except (FailedError, Fenced, UnknownOutcome, RejectedError, DataCorruption) as error:
             self._log.warning("an event index without a segment stays", index=index, error=repr(error))
 
     async def _write(self, segment_id: int) -> None:
@@ -105,11 +111,14 @@ class EventIndexer:
         if segment is None or segment.is_deleted or segment.is_merged:
             self._tracker.gone(segment_id)
             return
+        if unread_index(self._metadata, segment) is not None:
+            self._tracker.given_up(segment)
+            return
         try:
             await self._append(segment)
         except (FailedError, Fenced, UnknownOutcome, SegmentExists):
             return  # it still lacks its records: the next round tries again, or the next owner of the container
-        except (RejectedError, SegmentDamaged) as error:
+        except (RejectedError, DataCorruption) as error:
             self._log.warning("the event index does not follow its segment", segment=segment.name, error=repr(error))
             self._tracker.given_up(segment)
 
@@ -163,7 +172,7 @@ class EventIndexer:
             if offset > index.start_offset:
                 failpoint(BEFORE_TRUNCATE)
                 await self._store.truncate(index.name, offset)
-        except (FailedError, Fenced, UnknownOutcome, RejectedError, SegmentDamaged) as error:
+        except (FailedError, Fenced, UnknownOutcome, RejectedError, DataCorruption) as error:
             self._log.info("an event index keeps truncated records for now", segment=segment.name, error=repr(error))
 
 

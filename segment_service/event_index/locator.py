@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pravega_common.errors import SegmentNotFound, SegmentTruncated
+from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
 from pravega_common.event_index import (
     LENGTH,
     RecordPage,
@@ -21,7 +21,7 @@ from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.contracts.segment_store import ReadResult
 from segment_service.metadata.boundary_tracker import last_record
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.index_segments import index_of
+from segment_service.metadata.index_segments import index_of, unread_index
 
 pages_cached_max: Final = 64
 """Pages of 24 KiB that a container keeps for the next question."""
@@ -41,7 +41,11 @@ class BoundaryLocator:
         self._pages: OrderedDict[tuple[int, int], RecordPage] = OrderedDict()
 
     async def locate(self, segment: SegmentMetadata, offset: int) -> int:
-        """The smallest known event boundary at or after ``offset``; the segment's length if none is known."""
+        """The smallest known event boundary at or after ``offset``; the segment's length if none is known.
+        ``DataCorruption`` if the index cannot be read: it may know one."""
+        unread = unread_index(self._metadata, segment)
+        if unread is not None:
+            raise DataCorruption(f"{segment.name}: its event index cannot be read: {unread}")
         target = max(offset, segment.start_offset)
         for _ in range(attempts_max):
             try:

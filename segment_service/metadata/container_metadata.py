@@ -40,6 +40,10 @@ class ContainerMetadata:
     table_high_water: int = field(default=0, compare=False)
     """High water in the stamp of the metadata table; 0 without one. What checkpoints leave out is in a table that has
     at least this one."""
+    unread_pairs: dict[str, str] = field(default_factory=dict, compare=False)
+    """Segments of users' streams of which one half, the segment or its event index, is in memory, and the other could
+    not be read from the metadata table; by the segment's name, with the reason. Whether there is such a half is not
+    known: nothing may be made in its place, nor be taken for the rest of one that is gone."""
     identity: bytes = unknown_identity
     """Identity of the log."""
     next_segment_id_durable: int = field(default=1, compare=False)

@@ -27,8 +27,8 @@ class Evictor(Service):
     """Looks at segments after their flush to the table and after their return from it, once their time has come.
 
     A segment leaves if nothing was noted of it since, everything of it is in Tier 2 and acknowledged to the log,
-    nothing is staged, nobody reads, waits or holds on to it, and it is not quarantined. Any operation on it notes it,
-    or makes it longer than it is in Tier 2.
+    nothing is staged, nobody reads, waits or holds on to it, it is not quarantined, and its other half could be read
+    (alone it could not come back). Any operation on it notes it, or makes it longer than it is in Tier 2.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class Evictor(Service):
             and not self._read_index.is_in_use(segment_id)
             and not self._metadata.boundaries.is_waiting(segment_id)
             and self._metadata.quarantine.reason(segment_id) is None
+            and root_of(segment.name) not in self._metadata.unread_pairs
             and not self._waits_for_tier2(segment_id)
         )
 

@@ -28,11 +28,15 @@ absent_names_max: Final = 10_000
 """Names that are remembered as being in the table under no id; the oldest is forgotten first."""
 partners_per_look_up: Final = 500
 """Names of one look-up after a recovery."""
+damaged_look_ups_max: Final = 64
+"""Look-ups after a recovery that may meet damage to find out what exactly is damaged; what they leave open is looked up
+again behind the start."""
 
 
 class SegmentLoader(Service):
     """``InactiveSegments`` over the metadata table. A segment of a user's stream and its event index come together, and
-    leave memory together (``eviction.py``): in memory, a segment without an index has none."""
+    leave memory together (``eviction.py``): in memory, a segment without an index has none, unless its index could not
+    be read (``ContainerMetadata.unread_pairs``)."""
 
     def __init__(self, metadata: ContainerMetadata, table: SortedMap, clock: Clock) -> None:
         super().__init__(f"segment-loader-{metadata.container_id}")
@@ -75,29 +79,61 @@ class SegmentLoader(Service):
     async def find(self, name: str) -> SegmentMetadata | None:
         """The live segment of this name, brought back if need be; ``None`` without one."""
         while (found := self._metadata.by_name(name)) is None and self.may_have(name):
-            answered: asyncio.Future[PravegaError | None] = asyncio.get_running_loop().create_future()
-
-            def answer(error: PravegaError | None, waiting: asyncio.Future[PravegaError | None] = answered) -> None:
-                if not waiting.done():
-                    waiting.set_result(error)
-
-            self.bring(name, answer)
-            error = await answered
+            error = await self.look_up(name)
             if error is not None:
                 raise error
         return found
+
+    async def look_up(self, name: str) -> PravegaError | None:
+        """As ``bring``; returns the error."""
+        answered: asyncio.Future[PravegaError | None] = asyncio.get_running_loop().create_future()
+
+        def answer(error: PravegaError | None) -> None:
+            if not answered.done():
+                answered.set_result(error)
+
+        self.bring(name, answer)
+        return await answered
 
     def left(self, name: str) -> None:
         """The segment leaves memory: from now on it is in the table only."""
         self._absent.pop(name, None)
 
     async def complete_pairs(self) -> None:
-        """After a recovery: bring the event indexes of the segments in memory, and the segments of the indexes."""
+        """After a recovery: bring the event indexes of the segments in memory, and the segments of the indexes. What is
+        damaged is left out: it is the error of those that need it, and no reason to stop all others."""
         names = list(self._metadata.ids)
         partners = [partner for name in names if (partner := _partner_of(name)) is not None]
         missing = [name for name in partners if name not in self._metadata.ids and self.may_have(name)]
-        for first in range(0, len(missing), partners_per_look_up):
-            self._insert(await self._look_up(missing[first : first + partners_per_look_up]))
+        size = partners_per_look_up
+        parts = [missing[first : first + size] for first in range(0, len(missing), size)]
+        damaged = 0
+        while parts:
+            names = parts.pop()
+            try:
+                found = await self._look_up(names)
+            except DataCorruption as error:
+                damaged += 1
+                if len(names) == 1 or damaged > damaged_look_ups_max:
+                    self._not_read(map(root_of, names), error)
+                else:
+                    parts += [names[: len(names) // 2], names[len(names) // 2 :]]
+            else:
+                self._insert(found)
+                self._are_read(map(root_of, names))
+
+    def _not_read(self, roots: Iterable[str], error: DataCorruption) -> None:
+        metadata = self._metadata
+        for root in roots:
+            if root in metadata.ids or index_segment_name(root) in metadata.ids:
+                if root not in metadata.unread_pairs:
+                    self.log.error("a segment and its event index are not read", segment=root, error=str(error))
+                metadata.unread_pairs[root] = str(error)
+
+    def _are_read(self, roots: Iterable[str]) -> None:
+        for root in roots:
+            if self._metadata.unread_pairs.pop(root, None) is not None:
+                self.log.info("a segment and its event index are read again", segment=root)
 
     def _begin(self, root: str) -> asyncio.Task[PravegaError | None]:
         task: asyncio.Task[PravegaError | None] = self.spawn(self._load(root), f"look-up-{root}")
@@ -111,11 +147,13 @@ class SegmentLoader(Service):
                 segments = await self._look_up(names)
             self._insert(segments)
         except PravegaError as error:
+            if isinstance(error, DataCorruption):
+                self._not_read((root,), error)
             return error
         finally:
             del self._looking[root]
-        for segment in segments:
-            self._learn_boundaries(segment)
+        self._are_read((root,))
+        self._learn_boundaries(root)
         return None
 
     async def _look_up(self, names: list[str]) -> list[SegmentMetadata]:
@@ -159,8 +197,9 @@ class SegmentLoader(Service):
             self.loaded_total += 1
             self.on_loaded(segment)
 
-    def _learn_boundaries(self, segment: SegmentMetadata) -> None:
-        if not is_user_stream_segment(segment.name) or segment.segment_id not in self._metadata.segments:
+    def _learn_boundaries(self, root: str) -> None:
+        segment = self._metadata.by_name(root)
+        if segment is None or not is_user_stream_segment(root):
             return
         index = index_of(self._metadata, segment)
         boundaries = self._metadata.boundaries
