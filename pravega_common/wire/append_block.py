@@ -95,7 +95,7 @@ class AppendDecoder:
         raise WireProtocolError(type(command).__name__, "not an append command")
 
     def forget(self, writer_id: bytes, segment: str) -> None:
-        """Drop a writer whose append failed: it must set up again before it may append."""
+        """Drop a writer that was refused: it must set up again before it may append."""
         writer = self._writers.get(writer_id)
         if writer is not None and writer.segment == segment:
             del self._writers[writer_id]

@@ -190,19 +190,20 @@ class AppendProcessor:
             self._peer.send(ErrorMessage(request.request_id, "", str(error), ILLEGAL_ARGUMENT))
             self._peer.refused()
             return False
-        if request.writer_id in self._writers:
-            return True
-        if len(self._writers) >= writers_per_connection_max:
+        if request.writer_id not in self._writers and len(self._writers) >= writers_per_connection_max:
             raise WireProtocolError("SetupAppend", f"more than {writers_per_connection_max} writers on a connection")
-        reason = self._peer.enter_writer()
-        if reason:
-            self._peer.send(ErrorMessage(request.request_id, request.segment, reason, THROTTLED))
-        return not reason
+        return True
 
     def _set_up(self, request: SetupAppend) -> None:
         writer = _Writer(request.segment, request.writer_id)
-        writer.counts_for_quota = self._tokens.counts_for_quota(request)
+        reason = "" if request.writer_id in self._writers else self._peer.enter_writer()
+        if reason:
+            self._decoder.forget(request.writer_id, request.segment)
+            self._peer.send(ErrorMessage(request.request_id, request.segment, reason, THROTTLED))
+            return
+        # Nothing stands between the count and this: what the connection gives back when it ends is what it counted.
         self._writers[request.writer_id] = writer
+        writer.counts_for_quota = self._tokens.counts_for_quota(request)
         self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
 
     async def _finish_set_up(self, writer: _Writer, request: SetupAppend) -> None:

@@ -12,6 +12,7 @@ from pravega_common.services.host_counts import HostCounts
 from pravega_common.wire import codec
 from pravega_common.wire.commands import (
     THROTTLED,
+    AppendBlock,
     AppendBlockEnd,
     AppendSetup,
     CreateTableSegment,
@@ -259,6 +260,34 @@ async def test_writers_are_bounded_over_all_connections(serve: Serve, store: InM
         for client in clients[1:]:
             await client.close()
         await eventually(lambda: server.budgets.writers.total == 0)
+
+
+async def test_a_set_up_inside_a_block_leaves_no_count(serve: Serve, store: InMemorySegmentStore) -> None:
+    """It costs the connection, before its token is looked at: another one could do it again until there is no room."""
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        client = await WireClient.connect(server.port)
+        await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+        client.send(AppendBlock(WRITER, b""), SetupAppend(2, b"v" * 16, SEGMENT))
+        assert await client.closed_by_server() == []
+        await client.close()
+        await eventually(lambda: server.connection_count == 0)
+        assert server.budgets.writers.total == 0
+
+
+async def test_a_writer_that_found_no_room_is_not_set_up(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        server.budgets.writers = HostCounts("writers", "are set up", 1, 1)
+        client = await WireClient.connect(server.port)
+        await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+        await client.call(SetupAppend(2, b"v" * 16, SEGMENT), ErrorMessage)
+        client.send(AppendBlockEnd(b"v" * 16, 3, b"abc", 1, 1, 3))
+        assert await client.closed_by_server() == []
+        assert "was not set up on this connection" in reasons(server)[0]
+        await client.close()
+        await eventually(lambda: server.connection_count == 0)
+        assert server.budgets.writers.total == 0
 
 
 async def test_replies_wait_while_too_many_are_unsent_and_a_stalled_peer_gives_way(
