@@ -129,6 +129,11 @@ class RangeReader:
             self._sockets.give_back(self._endpoint, self._socket)
         self._drop()
 
+    def _give_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._drop()
+
     def _drop(self) -> None:
         self._socket = None
         self._requests.clear()
@@ -149,9 +154,10 @@ class RangeReader:
                     raise
                 failure = error
                 self._resolver.forget(self.segment)
-            if self._socket is not None:
-                self._socket.close()
-                self._drop()
+            except BaseException:  # Ctrl-C: nobody knows what is on its way, and what of it was taken.
+                self._give_up()
+                raise
+            self._give_up()
             if self._monotonic_s() + delay_s > deadline_s:
                 raise Unavailable(
                     f"{self.segment}: nothing could be read at offset {self.position} for {self._read_time_s:.0f} s: "
@@ -172,7 +178,7 @@ class RangeReader:
         self._requests.popleft()
         if not isinstance(reply, c.SegmentRead):
             return self._refused(reply)
-        if reply.offset != request.offset:
+        if not reply.offset == request.offset == self.position:
             raise UnknownOutcome(f"{self.segment}: asked for offset {request.offset}, got {reply.offset}")
         if reply.end_of_segment and reply.offset + len(reply.data) < self.end:
             raise self._ends_early(reply.offset + len(reply.data))

@@ -42,6 +42,7 @@ class WireSocket:
 
     Errors: ``Unavailable`` if it cannot connect; ``UnknownOutcome`` once a connection in use is lost, a reply does
     not come in time, or none comes and ``has_moved`` (the socket is closed then: what was sent may have been done).
+    It is closed, too, when a call on it is interrupted (Ctrl-C): a part of a frame may have left, or come and be lost.
     """
 
     def __init__(self, endpoint: Endpoint, *, reply_time_s: float = reply_time_max_s) -> None:
@@ -78,6 +79,9 @@ class WireSocket:
                 self._send_all(parts[start : start + iovec_buffers_max], has_moved)
         except OSError as error:
             raise self._lost(error) from error
+        except BaseException:
+            self.close()
+            raise
 
     def _send_all(self, parts: list[bytes | memoryview], has_moved: HasMoved) -> None:
         views = [memoryview(part).cast("B") for part in parts if len(part)]
@@ -111,6 +115,13 @@ class WireSocket:
         return bool(self._peer_extensions & extension)
 
     def _next(self, has_moved: HasMoved) -> c.Command:
+        try:
+            return self._next_reply(has_moved)
+        except BaseException:
+            self.close()
+            raise
+
+    def _next_reply(self, has_moved: HasMoved) -> c.Command:
         while not self._frames:
             self._fill(has_moved)
         type_code, payload = self._frames.popleft()
@@ -174,8 +185,10 @@ class WireSocket:
         self._frames.extend(self._parser.buffer_updated(count))
 
     def _lost(self, error: Exception) -> PravegaError:
-        is_greeted = isinstance(error, TimeoutError) or self._is_greeted()
-        self.close()
+        try:
+            is_greeted = isinstance(error, TimeoutError) or self._is_greeted()
+        finally:
+            self.close()
         refusal = None if is_greeted else self._refusal()
         return refusal or UnknownOutcome(f"segment store {self.endpoint}: {error}")
 

@@ -97,6 +97,8 @@ class BlockWriter:
         self._failure: PravegaError | None = None
         self._event_number = 0
         self._number_conflicts = 0
+        self.pieces_taken = 0
+        """Pieces that ``write`` has taken over, also where it raised or was interrupted."""
         self._gathered: list[Piece] = []
         self._gathered_bytes = 0
         self._in_flight: deque[_Block] = deque()
@@ -115,14 +117,23 @@ class BlockWriter:
         Also when this raises, ``data`` is among what ``unacknowledged`` gives. Blocks of this and of other segments
         are sent early, and waited for, where all writers together hold too much (``write_budget.py``).
         """
-        self._writers.budget.hold(self, len(data))
-        full = self._take_gathered() if self._gathered_bytes + len(data) > block_bytes_max else None
-        self._gathered.append(Piece(data, event_count, tag))
-        self._gathered_bytes += len(data)
-        if full is not None:
-            self._dispatch(full)
-        self._send_if_full()
-        self._writers.budget.keep()
+        try:
+            self._writers.budget.hold(self, len(data))
+            full = self._take_gathered() if self._gathered_bytes + len(data) > block_bytes_max else None
+            self._gather(Piece(data, event_count, tag))
+            if full is not None:
+                self._dispatch(full)
+            self._send_if_full()
+            self._writers.budget.keep()
+        except BaseException as error:
+            self._writers.ended_by(error)
+            raise
+
+    def _gather(self, piece: Piece) -> None:
+        self._gathered_bytes += len(piece.data)
+        # An interrupt comes when a call begins or has returned: all three, or none.
+        self.pieces_taken += 1
+        self._gathered.append(piece)
 
     def _send_if_full(self) -> None:
         if self._gathered_bytes >= block_bytes_max and (block := self._take_gathered()) is not None:
@@ -130,13 +141,21 @@ class BlockWriter:
 
     def start_flush(self) -> None:
         """Send what has gathered, without waiting for the answer."""
-        if (block := self._take_gathered()) is not None:
-            self._dispatch(block)
+        try:
+            if (block := self._take_gathered()) is not None:
+                self._dispatch(block)
+        except BaseException as error:
+            self._writers.ended_by(error)
+            raise
 
     def flush(self) -> None:
         """Return when everything written is durable."""
         self.start_flush()
-        self._wait(lambda: not self._in_flight)
+        try:
+            self._wait(lambda: not self._in_flight)
+        except BaseException as error:
+            self._writers.ended_by(error)
+            raise
 
     def unacknowledged(self) -> list[Piece]:
         """Return the pieces that were written and never acknowledged, in order."""
@@ -151,9 +170,9 @@ class BlockWriter:
         if not self._gathered:
             return None
         event_count = sum(piece.event_count for piece in self._gathered)
-        self._event_number += event_count
-        block = _Block(self._gathered, event_count, self._event_number)
-        self._gathered, self._gathered_bytes = [], 0
+        block = _Block(self._gathered, event_count, self._event_number + event_count)
+        # An interrupt comes when a call begins or has returned: the pieces are gathered still, or in flight.
+        self._event_number, self._gathered, self._gathered_bytes = block.last_event_number, [], 0
         self._in_flight.append(block)
         return block
 
@@ -255,9 +274,9 @@ class BlockWriter:
 
     def _detach(self) -> None:
         self._is_set_up = False
-        if self._channel is not None:
-            self._channel.writers.pop(self.writer_id, None)
-            self._channel = None
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.writers.pop(self.writer_id, None)
 
     def on_set_up(self, last_event_number: int) -> None:
         """The store knows the writer: what it does not have yet is sent."""
@@ -319,6 +338,14 @@ class BlockWriters:
         for channel in list(self._channels.values()):
             self.lost(channel)
 
+    def ended_by(self, error: BaseException) -> None:
+        """A call of a writer raised: other errors than those of its contract, as Ctrl-C, may have stopped it anywhere.
+
+        A block may not have been sent, or an answer be lost. Stores say what they have when writers attach again.
+        """
+        if not isinstance(error, PravegaError):
+            self.close()
+
     def channel(self, segment: str) -> _Channel:
         endpoint = self.resolver.resolve(segment)
         channel = self._channels.get(endpoint)
@@ -352,6 +379,7 @@ class BlockWriters:
         channel.socket.close()
         for writer in list(channel.writers.values()):
             writer.on_lost()
+        channel.writers.clear()
         channel.requests.clear()
         channel.set_ups.clear()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pravega_common.wire import commands as c
 from pravega_common.wire.append_block import AppendDecoder
 from pravega_common.wire.codec import decode, decode_frame, encode
-from pravega_common.wire.errors import WireProtocolError
+from pravega_common.wire.errors import WireDecodeError, WireProtocolError
 from pravega_common.wire.framing import FrameParser
 from pravega_common.wire.versions import BATCHES, OLDEST_COMPATIBLE_VERSION, READ_BATCHES, WIRE_VERSION
 from pravega_streams.connection.endpoints import Endpoint
@@ -23,6 +23,14 @@ class FakeSegment:
     start: int = 0
     sealed: bool = False
     block_sizes: list[int] = field(default_factory=list)
+
+
+class _Appends(AppendDecoder):
+    """Those of one connection, with the last number of each writer that it knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[bytes, int] = {}
 
 
 class FakeStore:
@@ -64,23 +72,24 @@ class FakeStore:
                 connection, _ = self._server.accept()
             except OSError:
                 return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connection_count += 1
             self._open.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        parser, decoder = FrameParser(), AppendDecoder()
+        parser, decoder = FrameParser(), _Appends()
         try:
-            while data := connection.recv(1 << 20):
-                for type_code, payload in parser.feed(data):
+            while count := connection.recv_into(parser.get_buffer()):
+                for type_code, payload in parser.buffer_updated(count):
                     if not self._handle(connection, decoder, decode(type_code, payload)):
                         return
-        except (OSError, WireProtocolError):
+        except (OSError, WireDecodeError, WireProtocolError):
             return
         finally:
             connection.close()
 
-    def _handle(self, connection: socket.socket, decoder: AppendDecoder, command: c.Command) -> bool:
+    def _handle(self, connection: socket.socket, decoder: _Appends, command: c.Command) -> bool:
         if isinstance(command, c.Hello):
             extensions = self.extensions & command.extensions
             connection.sendall(encode(c.Hello(WIRE_VERSION, OLDEST_COMPATIBLE_VERSION, extensions)))
@@ -107,9 +116,9 @@ class FakeStore:
         if isinstance(command, c.RequestBatch):
             replies = [c.RequestBatchAnswered(command.request_id, tuple(map(encode, replies)))]
         connection.sendall(b"".join(map(encode, replies)))
-        return True
+        return not any(isinstance(reply, c.InvalidEventNumber) for reply in replies)
 
-    def _do(self, decoder: AppendDecoder, command: c.Command) -> c.Command | None:
+    def _do(self, decoder: _Appends, command: c.Command) -> c.Command | None:
         match command:
             case c.SetupAppend():
                 decoder.accept(command)
@@ -117,6 +126,7 @@ class FakeStore:
                 if segment is None:
                     return c.NoSuchSegment(command.request_id, command.segment, "", -1)
                 number = segment.numbers.get(command.writer_id, c.NULL_ATTRIBUTE_VALUE)
+                decoder.numbers[command.writer_id] = number
                 return c.AppendSetup(command.request_id, command.segment, command.writer_id, number)
             case c.AppendBlockEnd():
                 return self._append(decoder, command)
@@ -124,15 +134,17 @@ class FakeStore:
                 return self._read(command)
         return None
 
-    def _append(self, decoder: AppendDecoder, command: c.AppendBlockEnd) -> c.Command:
+    def _append(self, decoder: _Appends, command: c.AppendBlockEnd) -> c.Command:
         append = decoder.accept(command)
         assert append is not None
         segment = self.segments[append.segment]
         if segment.sealed:
             return c.SegmentIsSealed(append.request_id, append.segment, "", append.event_number)
         previous = segment.numbers.get(append.writer_id, c.NULL_ATTRIBUTE_VALUE)
+        if previous != decoder.numbers[append.writer_id]:
+            return c.InvalidEventNumber(append.writer_id, append.request_id, "", append.event_number)
         assert append.event_number > previous, "a block that was stored already came again"
-        segment.numbers[append.writer_id] = append.event_number
+        segment.numbers[append.writer_id] = decoder.numbers[append.writer_id] = append.event_number
         segment.data += b"".join(append.parts)
         segment.block_sizes.append(append.length)
         return c.DataAppended(append.writer_id, append.event_number, previous, append.request_id, len(segment.data))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
+from pravega_common.wire import framing
 from pravega_common.wire.codec import encode
-from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection import blocking
+from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.event import block_writer
+from pravega_streams.event import block_writer, write_budget
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
+from tests.support.interrupts import Interrupt
 
 SEGMENT = "s/t/0.#epoch.0"
 
@@ -186,6 +191,53 @@ def test_lost_connections_neither_lose_nor_repeat(store: FakeStore, writers: Blo
     writer.flush()
     assert store.segments[SEGMENT].data == b"".join(pieces)
     assert store.connection_count > 1
+
+
+@pytest.mark.parametrize("sent_bytes", [0, 600_000])
+def test_what_an_interrupt_kept_from_being_sent_is_sent(
+    store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch, sent_bytes: int
+) -> None:
+    """Ctrl-C while a store holds appends back: ``with EventWriter`` flushes on its way out, or the caller goes on."""
+    writer = open_writer(writers)
+    writer.write(piece(1, 1_100_000), 1)
+    writer.flush()
+    send_all, left = WireSocket._send_all, [True]
+
+    def interrupted(self: WireSocket, parts: list[Any], has_moved: HasMoved) -> None:
+        if left and left.pop():
+            self._socket.sendall(b"".join(parts)[:sent_bytes])
+            raise KeyboardInterrupt
+        send_all(self, parts, has_moved)
+
+    monkeypatch.setattr(WireSocket, "_send_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(piece(2, 1_100_000), 1)
+    writer.write(piece(3, 1_100_000), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(piece(index, 1_100_000) for index in (1, 2, 3))
+
+
+def test_an_interrupt_anywhere_neither_loses_nor_repeats(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a writer has taken reaches the segment once, in order, wherever Ctrl-C stops it; what not, does not."""
+    monkeypatch.setattr(block_writer, "block_bytes_max", 250)
+    monkeypatch.setattr(block_writer, "blocks_in_flight_max", 2)
+    for place in itertools.count():
+        segment = store.segments[f"s/t/{place}.#epoch.0"] = FakeSegment()
+        interrupt = Interrupt(place, block_writer, blocking, write_budget, framing)
+        writers = BlockWriters(store, attach_time_s=2.0, held_bytes=1000)
+        writer = open_writer(writers, f"s/t/{place}.#epoch.0")
+        expected = b""
+        for data in [piece(index) for index in range(8)]:
+            with interrupt.active():
+                writer.write(data, 1)
+            expected += data if writer.pieces_taken > len(expected) // len(data) else b""
+        with interrupt.active():
+            writer.flush()
+        writer.flush()
+        assert segment.data == expected, place
+        writers.close()
+        if not interrupt.has_come:
+            break
 
 
 def test_the_owner_is_looked_for_again(store: FakeStore, writers: BlockWriters) -> None:

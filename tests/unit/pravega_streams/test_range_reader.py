@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -9,8 +10,12 @@ import pytest
 
 from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable
 from pravega_common.wire import commands as c
+from pravega_common.wire import framing
+from pravega_streams.batch import range_reader
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
+from pravega_streams.connection import blocking
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
+from tests.support.interrupts import Interrupt
 
 SEGMENT = "s/t/0.#epoch.0"
 
@@ -68,6 +73,28 @@ def test_lost_connections(store: FakeStore, sockets: ReadSockets) -> None:
 
     store.before = every_third
     assert read(RangeReader(SEGMENT, 0, 10_000_000, store, sockets)) == store.segments[SEGMENT].data
+
+
+def test_an_interrupt_anywhere_neither_loses_nor_repeats(
+    store: FakeStore, sockets: ReadSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever Ctrl-C stops a read, what it has read by its position is there, and the next one goes on behind it."""
+    monkeypatch.setattr(range_reader, "request_bytes_max", 1_000)
+    monkeypatch.setattr(range_reader, "request_bytes_min", 300)
+    store.read_bytes_max = 700
+    for place in itertools.count():
+        interrupt = Interrupt(place, range_reader, blocking, framing)
+        reader, got = RangeReader(SEGMENT, 0, 5_000, store, sockets), b""
+        while reader.position < reader.end:
+            start, buffer = reader.position, bytearray(1_500)
+            with interrupt.active():
+                reader.read_into(memoryview(buffer))
+            got += buffer[: reader.position - start]
+        reader.close()
+        assert got == store.segments[SEGMENT].data[:5_000], place
+        assert read(RangeReader(SEGMENT, 50, 60, store, sockets)) == store.segments[SEGMENT].data[50:60]
+        if not interrupt.has_come:
+            break
 
 
 def test_truncated(store: FakeStore, sockets: ReadSockets) -> None:
