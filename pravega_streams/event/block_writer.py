@@ -75,7 +75,8 @@ class _Channel:
 
     socket: WireSocket
     writers: dict[bytes, BlockWriter] = field(default_factory=dict)
-    requests: dict[int, BlockWriter] = field(default_factory=dict)
+    requests: dict[int, tuple[BlockWriter, int]] = field(default_factory=dict)
+    """Who sent each request, and the number of its attachment."""
     set_ups: set[int] = field(default_factory=set)
     """Requests to set a writer up that are not answered."""
 
@@ -94,6 +95,10 @@ class BlockWriter:
         self._writers = writers
         self._channel: _Channel | None = None
         self._is_set_up = False
+        self.attachment = 0
+        """Counts how often the writer was attached to a channel. What was sent before is answered to nobody."""
+        self._detached_by = ""
+        """Why it is attached to none."""
         self._failure: PravegaError | None = None
         self._event_number = 0
         self._number_conflicts = 0
@@ -163,7 +168,8 @@ class BlockWriter:
 
     def close(self) -> None:
         """Forget this writer; what is not flushed may or may not be written."""
-        self._writers.forget(self)
+        self._detach("the writer is closed")
+        self._writers.budget.forget(self)
 
     def _take_gathered(self) -> _Block | None:
         """Turn the gathered pieces into a block in flight, which is sent again whenever the writer reconnects."""
@@ -191,7 +197,7 @@ class BlockWriter:
         if channel is None or not channel.socket.is_open:
             return
         request_id = channel.socket.next_request_id()
-        channel.requests[request_id] = self
+        channel.requests[request_id] = self, self.attachment
         try:
             frame = _block_frame(self.writer_id, block, request_id)
             channel.socket.send_parts(frame, self._has_moved)
@@ -217,7 +223,7 @@ class BlockWriter:
         except PravegaError as error:
             if not error.may_be_repeated(idempotent=True):
                 raise
-            self._detach()  # Whoever waits tries again, for as long as that may take.
+            self._detach(str(error))  # Whoever waits tries again, for as long as that may take.
 
     def _attach(self) -> None:
         deadline_s = self._writers.monotonic_s() + self._writers.attach_time_s
@@ -227,7 +233,7 @@ class BlockWriter:
                 self._set_up()
                 return
             except PravegaError as error:
-                if not error.may_be_repeated(idempotent=True):
+                if self._failure is not None or not error.may_be_repeated(idempotent=True):
                     raise
                 failure = error
             self._writers.resolver.forget(self.segment)
@@ -245,20 +251,20 @@ class BlockWriter:
             if self._failure is not None:
                 raise self._failure
             if self._channel is None:
-                raise UnknownOutcome(f"{self.segment}: the store closed the connection")
+                raise UnknownOutcome(f"{self.segment}: {self._detached_by}")
             self._writers.receive(self._channel, self._has_moved)
 
     def _ask_to_set_up(self) -> None:
         """Connect and say who we are."""
         token = self._writers.resolver.token(self.segment)
-        self._detach()
+        self._detach("it is set up again")
         channel = self._writers.channel(self.segment)
         while len(channel.set_ups) >= set_ups_in_flight_max:
             self._writers.receive(channel, lambda: self._is_elsewhere(channel))
         channel.writers[self.writer_id] = self
         self._channel = channel
         request_id = channel.socket.next_request_id()
-        channel.requests[request_id] = self
+        channel.requests[request_id] = self, self.attachment
         channel.set_ups.add(request_id)
         try:
             channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, token))
@@ -272,8 +278,10 @@ class BlockWriter:
     def _is_elsewhere(self, channel: _Channel) -> bool:
         return has_moved(self._writers.resolver, self.segment, channel.socket.endpoint)
 
-    def _detach(self) -> None:
+    def _detach(self, reason: str) -> None:
         self._is_set_up = False
+        self.attachment += 1
+        self._detached_by = reason
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.writers.pop(self.writer_id, None)
@@ -299,16 +307,27 @@ class BlockWriter:
         # A store that lost the segment without knowing it yet, as after a pause, answers by what it knew.
         is_elsewhere = isinstance(error, SegmentNotFound) and self._has_moved()
         if is_elsewhere or isinstance(error, ContainerNotHosted):
-            self._writers.resolver.forget(self.segment)
-            self._detach()
+            self._look_again(error)
         elif isinstance(error, BadEventNumber) and self._number_conflicts < number_conflicts_max:
             self._number_conflicts += 1
-            self._detach()
+            self._detach(str(error))
         else:
             self._failure = error
 
+    def on_set_up_refused(self, error: PravegaError) -> None:
+        """Detach, to be set up again, where the refusal may pass: the token has ended, or the store has no room now."""
+        if error.may_be_repeated(idempotent=True):
+            self._look_again(error)
+        else:
+            self.on_failed(error)
+
+    def _look_again(self, error: PravegaError) -> None:
+        """Ask for the owner and for a new token before the next try."""
+        self._writers.resolver.forget(self.segment)
+        self._detach(str(error))
+
     def on_lost(self) -> None:
-        self._detach()
+        self._detach("the store closed the connection")
 
 
 class BlockWriters:
@@ -383,28 +402,24 @@ class BlockWriters:
         channel.requests.clear()
         channel.set_ups.clear()
 
-    def forget(self, writer: BlockWriter) -> None:
-        self.budget.forget(writer)
-        for channel in self._channels.values():
-            if channel.writers.get(writer.writer_id) is writer:
-                del channel.writers[writer.writer_id]
-                if any(owner is writer for owner in channel.requests.values()):
-                    # Its answers are still to come; a new writer must not find them.
-                    channel.requests = {rid: owner for rid, owner in channel.requests.items() if owner is not writer}
-
     def _failed(self, channel: _Channel, reply: c.Command) -> None:
         request_id = getattr(reply, "request_id", -1)
+        is_set_up = request_id in channel.set_ups
         channel.set_ups.discard(request_id)
-        writer = channel.requests.pop(request_id, None)
+        writer, attachment = channel.requests.pop(request_id, (None, 0))
         if writer is None and isinstance(reply, c.InvalidEventNumber):
             writer = channel.writers.get(reply.writer_id)
+        elif writer is not None and writer.attachment != attachment:
+            return  # Its writer has attached again since, or is closed.
         if writer is None:
             return
         error = error_of(reply, writer.segment)
         if error is None:
             self.lost(channel)
-            return
-        writer.on_failed(error)
+        elif is_set_up:
+            writer.on_set_up_refused(error)
+        else:
+            writer.on_failed(error)
 
 
 def _block_frame(writer_id: bytes, block: _Block, request_id: int) -> list[bytes | memoryview]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable, UnknownOutcome
+from pravega_common.errors import AuthenticationFailed, SegmentNotFound, SegmentSealed, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_common.wire.codec import encode
@@ -255,6 +255,104 @@ def test_the_owner_is_looked_for_again(store: FakeStore, writers: BlockWriters) 
     writer.write(piece(1), 1)
     writer.flush()
     assert store.segments[SEGMENT].data == piece(1)
+
+
+def ended_token(command: c.SetupAppend) -> c.Command:
+    return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_EXPIRED)
+
+
+def no_room(command: c.SetupAppend) -> c.Command:
+    return c.ErrorMessage(command.request_id, command.segment, "65536 writers are set up", c.THROTTLED)
+
+
+@pytest.mark.parametrize("refusal", [ended_token, no_room])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_refused_set_up_that_may_pass_is_tried_again(
+    store: FakeStore,
+    writers: BlockWriters,
+    refusal: Callable[[c.SetupAppend], c.Command],
+    lost: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a new token; at first, and when the writer attaches again after a lost connection."""
+    refusals, forgotten = 0 if lost else 3, []
+    monkeypatch.setattr(store, "forget", forgotten.append)
+
+    def before(command: c.Command) -> str | c.Command | None:
+        nonlocal refusals, lost
+        if isinstance(command, c.AppendBlockEnd) and command.last_event_number == 2 and lost:
+            lost, refusals = False, 3
+            return "close"
+        if isinstance(command, c.SetupAppend) and refusals:
+            refusals -= 1
+            return refusal(command)
+        return None
+
+    store.before = before
+    writer = open_writer(writers)
+    for index in (1, 2):
+        writer.write(piece(index), 1)
+        writer.flush()
+    assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
+    assert len(forgotten) >= 3 and not refusals
+
+
+def test_a_set_up_that_is_refused_all_the_time_says_why(store: FakeStore) -> None:
+    now = 0.0
+
+    def sleep(delay_s: float) -> None:
+        nonlocal now
+        now += delay_s
+
+    store.before = lambda command: no_room(command) if isinstance(command, c.SetupAppend) else None
+    writers = BlockWriters(store, attach_time_s=10, monotonic_s=lambda: now, sleep=sleep)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    with pytest.raises(Unavailable, match=r"no store took the appends for 10 s: .*65536 writers are set up"):
+        writer.flush()
+    store.before = lambda command: None
+    writer.flush()
+    assert store.segments[SEGMENT].data == piece(1)
+    writers.close()
+
+
+def test_a_set_up_that_is_not_permitted_is_an_error_at_once(store: FakeStore, writers: BlockWriters) -> None:
+    asked: list[c.Command] = []
+
+    def refuse(command: c.Command) -> c.Command | None:
+        asked.append(command)
+        is_set_up = isinstance(command, c.SetupAppend)
+        return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_CHECK_FAILED) if is_set_up else None
+
+    store.before = refuse
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed):
+            writer.flush()
+    assert len(asked) == 1
+
+
+def test_a_late_refusal_of_what_was_sent_before_does_not_count(store: FakeStore, writers: BlockWriters) -> None:
+    """A store refuses all blocks that follow the first; by then the writer may be set up again on the connection."""
+    blocks = 0
+
+    def refuse(command: c.Command) -> c.Command | None:
+        nonlocal blocks
+        blocks += isinstance(command, c.AppendBlockEnd)
+        if not isinstance(command, c.AppendBlockEnd) or blocks > 3:
+            return None
+        if blocks == 1:
+            return c.WrongHost(command.request_id, SEGMENT, "", "")
+        return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_EXPIRED)
+
+    store.before = refuse
+    writer = open_writer(writers)
+    for index in range(3):
+        writer.write(piece(index), 1)
+        writer.start_flush()
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(map(piece, range(3)))
 
 
 def test_wrong_host_in_the_middle(store: FakeStore, writers: BlockWriters) -> None:
