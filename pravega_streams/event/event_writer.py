@@ -6,6 +6,8 @@ import contextlib
 import random
 import struct
 import uuid
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from pravega_common.errors import (
@@ -44,6 +46,8 @@ class EventWriter:
 
     Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
     sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
+    Where that fails the next call goes on with it, before anything else. Also an event whose ``write`` raised an error,
+    but for ``InvalidArgument``, is this writer's: it is durable once ``flush`` returns.
     Errors: ``InvalidArgument`` (size), ``StreamSealed``, and those of ``BlockWriter``.
     """
 
@@ -53,6 +57,9 @@ class EventWriter:
         self._stream = stream
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
+        """By segment; all of them are among the router's."""
+        self._unwritten: deque[Piece] = deque()
+        """Pieces that no writer of a segment has, in the order in which they were written: they leave first."""
         self._router = self._current_router()
         self.writer_id = uuid.uuid4().hex
         self._has_noted = False
@@ -66,24 +73,18 @@ class EventWriter:
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""
         position = random.random() if routing_key is None else position_of_key(routing_key)
-        self._write(Piece(frame_event(event), 1, position))
+        self._unwritten.append(Piece(frame_event(event), 1, position))
+        self._write_unwritten()
 
     def flush(self) -> None:
         """Return when everything written is durable."""
-        for writer in list(self._writers.values()):
-            writer.start_flush()
-        while self._writers:
-            pending = list(self._writers.items())
-            for segment_id, writer in pending:
-                if self._writers.get(segment_id) is not writer:
-                    continue  # It was followed meanwhile, by events of another segment.
-                try:
-                    writer.flush()
-                except (SegmentSealed, SegmentNotFound):
-                    self._follow(segment_id)
-            # Writers that are not those of before have something to flush, also if they are of the same segments.
-            if list(self._writers.items()) == pending:
+        while True:
+            self._write_unwritten()
+            _start_flush(self._writers.values())
+            sealed_id = self._flush_writers()
+            if sealed_id is None:
                 return
+            self._follow(sealed_id)
 
     def note_time(self, time_ms: int) -> None:
         """Flush, and note that the events written so far belong to a time of this writer's own, and later ones to no
@@ -107,16 +108,31 @@ class EventWriter:
             with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
                 self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)
 
-    def _write(self, piece: Piece) -> None:
-        while True:
-            segment_id = self._router.segment_of(piece.tag).segment_id
+    def _flush_writers(self) -> int | None:
+        """Flush all, or up to one whose segment is gone: its id."""
+        for segment_id, writer in self._writers.items():
             try:
-                self._writer_of(segment_id).write(piece.data, piece.event_count, piece.tag)
-                return
+                writer.flush()
             except (SegmentSealed, SegmentNotFound):
-                # The segment may have failed before or after it took note of this piece.
-                if any(other.data is piece.data for other in self._follow(segment_id)):
-                    return
+                return segment_id
+        return None
+
+    def _write_unwritten(self) -> None:
+        while self._unwritten:
+            segment_id = self._router.segment_of(self._unwritten[0].tag).segment_id
+            try:
+                self._hand_over(self._writer_of(segment_id))
+            except (SegmentSealed, SegmentNotFound):
+                self._follow(segment_id)
+
+    def _hand_over(self, writer: BlockWriter) -> None:
+        """Give the first piece to the writer of its segment, which may have taken it also where it raises."""
+        piece, taken = self._unwritten[0], writer.pieces_taken
+        try:
+            writer.write(piece.data, piece.event_count, piece.tag)
+        finally:
+            if writer.pieces_taken > taken:
+                self._unwritten.popleft()
 
     def _writer_of(self, segment_id: int) -> BlockWriter:
         writer = self._writers.get(segment_id)
@@ -126,15 +142,21 @@ class EventWriter:
             self._writers[segment_id] = writer
         return writer
 
-    def _follow(self, sealed_id: int) -> list[Piece]:
-        """Take the stream's present segments, and write again what the sealed one did not take; returns that."""
-        self._router = self._router_after(sealed_id)
-        writer = self._writers.pop(sealed_id)
-        pieces = writer.unacknowledged()
-        writer.close()
-        for piece in pieces:
-            self._write(piece)
-        return pieces
+    def _follow(self, sealed_id: int) -> None:
+        """Take the stream's present segments. What those that are gone did not take is to be written again, first.
+
+        That is all of them, and not only the one that is known to be sealed: a later event of a key must not come to
+        the successor before an earlier one that still waits for the answer of another predecessor.
+        """
+        router = self._router_after(sealed_id)
+        present = {item.segment_id for item in router.segments}
+        gone = [writer for segment_id, writer in self._writers.items() if segment_id not in present]
+        left = _left_by(gone)
+        for writer in gone:
+            writer.close()
+        writers = {segment_id: writer for segment_id, writer in self._writers.items() if segment_id in present}
+        # At once, so that whatever ends this before or after loses nothing.
+        self._router, self._writers, self._unwritten = router, writers, deque([*left, *self._unwritten])
 
     def _router_after(self, sealed_id: int) -> SegmentRouter:
         """The present segments, once the sealed one is not among them: its stream may not have the next epoch yet."""
@@ -155,3 +177,18 @@ class EventWriter:
         if not segments:
             raise StreamSealed(f"stream {self._scope}/{self._stream} is sealed and takes no further events")
         return SegmentRouter(segments)
+
+
+def _start_flush(writers: Iterable[BlockWriter]) -> None:
+    for writer in writers:
+        with contextlib.suppress(SegmentSealed, SegmentNotFound):  # It says so again when it is waited for.
+            writer.start_flush()
+
+
+def _left_by(gone: list[BlockWriter]) -> list[Piece]:
+    """The pieces that segments that are gone did not take, which is certain when all their answers are there."""
+    _start_flush(gone)
+    for writer in gone:
+        with contextlib.suppress(SegmentSealed, SegmentNotFound):
+            writer.flush()
+    return [piece for writer in gone for piece in writer.unacknowledged()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Iterator
 from types import FrameType, ModuleType
@@ -31,7 +32,10 @@ class Interrupt:
             sys.setprofile(None)
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "c_return") or frame.f_code.co_filename not in self._files:
+        code = frame.f_code
+        if event not in ("call", "c_return") or code.co_filename not in self._files:
+            return
+        if code.co_flags & inspect.CO_GENERATOR:  # One that is freed begins once more, and can raise to nobody.
             return
         self.places_left -= 1
         if self.places_left < 0:
