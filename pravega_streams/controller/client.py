@@ -17,7 +17,7 @@ from pravega_common.errors import (
     StreamNotFound,
     StreamNotSealed,
     StreamSealed,
-    Unavailable,
+    UnknownOutcome,
 )
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -159,7 +159,8 @@ class ControllerClient:
         """Replace segments by new ones over the same keys, and wait until that is done; returns the new ones.
 
         ``InvalidArgument`` for ranges that fit no stream, ``StreamNotFound``, ``StreamSealed``; ``ControllerRefused``
-        says which of the stream's segments or limits the scale does not fit, as far as they show it.
+        says which of the stream's segments or limits the scale does not fit, as far as they show it. ``UnknownOutcome``
+        for one that takes longer: it goes on.
         """
         checked_ranges(sealed, new_ranges)
         info = stream_info(scope, stream)
@@ -181,7 +182,7 @@ class ControllerClient:
             if status != pb.ScaleStatusResponse.IN_PROGRESS:
                 raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
             time.sleep(scale_poll_s)
-        raise Unavailable(f"scale of {scope}/{stream} did not finish within {scale_time_max_s} s; it goes on")
+        raise UnknownOutcome(f"scale of {scope}/{stream} did not finish within {scale_time_max_s:g} s; it goes on")
 
     def _scale_refusal(
         self, scope: str, stream: str, status: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]

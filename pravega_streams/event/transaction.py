@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Final
 
-from pravega_common.errors import SegmentNotFound, SegmentSealed, Unavailable
+from pravega_common.errors import SegmentNotFound, SegmentSealed, UnknownOutcome
 from pravega_common.hashing import position_of_key
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
@@ -77,8 +77,9 @@ class Transaction:
             raise TransactionFailed(f"transaction {self.transaction_id} cannot be renewed: {status.name}")
 
     def commit(self, *, wait: bool = True, time_ms: int | None = None) -> None:
-        """Flush and commit; with ``wait`` the events are readable on return. ``time_ms``: the writer's time behind
-        these events, as with ``EventWriter.note_time``; one that goes back is not noted."""
+        """Flush and commit; with ``wait`` the events are readable on return, or it is ``UnknownOutcome`` whether they
+        are by now. ``time_ms``: the writer's time behind these events, as with ``EventWriter.note_time``; one that goes
+        back is not noted."""
         self.flush()
         self._blocks.close()
         controller = self._client.controller
@@ -91,7 +92,10 @@ class Transaction:
         deadline_s = time.monotonic() + commit_time_max_s
         while wait and self.state() is not TransactionState.COMMITTED:
             if time.monotonic() > deadline_s:
-                raise Unavailable(f"transaction {self.transaction_id} is committed, but not readable yet")
+                raise UnknownOutcome(
+                    f"transaction {self.transaction_id} is to be committed, and not readable after "
+                    f"{commit_time_max_s:.0f} s; ask for its state"
+                )
             time.sleep(commit_poll_s)
 
     def abort(self) -> None:

@@ -1,0 +1,48 @@
+"""What a controller decided and has not done in time may be done yet: nobody is told that it was not done."""
+
+from __future__ import annotations
+
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pravega_common.errors import UnknownOutcome
+from pravega_common.model.segments import SegmentRange
+from pravega_common.model.transactions import NewTransaction, TransactionState
+from pravega_common.proto import controller_pb2 as pb
+from pravega_streams.controller import client as controller_client
+from pravega_streams.controller.client import ControllerClient
+from pravega_streams.event import transaction
+from pravega_streams.event.transaction import Transaction
+
+
+class Scaling(ControllerClient):
+    """Stands for a controller that has begun a scale."""
+
+    def _ask(self, method: str, request: Any) -> Any:
+        if method == "scale":
+            return pb.ScaleResponse(status=pb.ScaleResponse.STARTED)
+        assert method == "checkScale"
+        return pb.ScaleStatusResponse(status=pb.ScaleStatusResponse.IN_PROGRESS)
+
+
+def test_a_scale_that_takes_longer_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_client, "scale_time_max_s", 0.1)
+    client = Scaling("tcp://127.0.0.1:1")
+    with pytest.raises(UnknownOutcome, match=r"scale of s/t did not finish within 0\.1 s; it goes on"):
+        client.scale_stream("s", "t", [0], [(0.0, 1.0)])
+    client.close()
+
+
+def test_a_commit_that_takes_longer_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "commit_time_max_s", 0.1)
+    controller = SimpleNamespace(
+        commit_transaction=lambda *_: None, transaction_state=lambda *_: TransactionState.COMMITTING
+    )
+    client: Any = SimpleNamespace(controller=controller, segments=SimpleNamespace(endpoints=None))
+    made = NewTransaction(uuid.UUID(int=7), (SegmentRange("s", "t", 0, 0.0, 1.0),))
+    begun = Transaction(client, "s", "t", made, 30_000)
+    with pytest.raises(UnknownOutcome, match=r"is to be committed, and not readable after 0 s; ask for its state"):
+        begun.commit()
