@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Final
 
 from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
@@ -41,6 +41,9 @@ class NoGarbage(GarbageCollector):
 
     def discard(self, names: Sequence[str]) -> None:
         """Leave the objects to their owner."""
+
+    def discard_found(self, names: Iterable[str]) -> None:
+        """The same."""
 
 
 class ContainerReader:

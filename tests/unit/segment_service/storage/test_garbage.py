@@ -6,6 +6,7 @@ import pytest
 
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.clock import SystemClock
+from segment_service.maintenance.read_only import ContainerReader
 from segment_service.storage import manifest_store
 from segment_service.storage.chunk_names import ChunkId
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -70,3 +71,15 @@ async def test_a_name_is_taken_again_once_it_was_deleted() -> None:
         assert storage.garbage.waiting_names == 1
         await collect_all(storage)
         assert not [info async for info in chunks.list(name)]
+
+
+async def test_a_reader_beside_the_owner_remembers_nothing() -> None:
+    chunks = Chunks()
+    storage = RollingStorage(chunks, 0, SystemClock(), background=False)
+    await storage.start(1, nothing, lambda: STAMP)
+    for offset in range(4):
+        await storage.write(FIRST, offset, [b"%d" % offset])
+    assert storage.garbage.waiting_names
+    reader = ContainerReader(chunks, 0, SystemClock())
+    assert (await reader.view(FIRST)).length == 4
+    assert not reader._garbage.waiting_names  # private: what it would remember
