@@ -30,7 +30,7 @@ _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float
         "Attributes in memory of segments that have 500 of them or more",
         lambda one: one.metadata.held.in_many,
     ),
-    "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.quarantine)),
+    "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.damaged_segments())),
     "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
     "unflushed_bytes": ("Durable bytes that Tier 2 does not have", lambda one: one.pending.unflushed),

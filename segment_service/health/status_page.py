@@ -104,7 +104,7 @@ class StatusPage(Service):
         damaged = [
             {"container": one.container_id, "segment": name, "reason": reason}
             for one in self._containers
-            for name, reason in one.metadata.quarantine
+            for name, reason in one.metadata.damaged_segments()
         ]
         if damaged:
             body["damaged_segments"] = damaged[:damaged_segments_max]

@@ -119,7 +119,7 @@ class StoreHealth:
             yield Problem("appends-wait", f"appends wait: {why}", remedy, stops_work=False)
 
     def _data(self) -> Iterator[Problem]:
-        damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.quarantine]
+        damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.damaged_segments()]
         if damaged:
             names = [name for _, name, _ in damaged[:segments_named_max]]
             more = f" and {len(damaged) - len(names)} more" if len(damaged) > len(names) else ""

@@ -56,6 +56,10 @@ class ContainerMetadata:
         self.quarantine = Quarantine(self.container_id)
         self.boundaries.on_traffic = self.traffic.watch
 
+    def damaged_segments(self) -> list[tuple[str, str]]:
+        """The names of segments that damage in Tier 2 keeps from requests, wholly or in part, each with the reason."""
+        return [*self.quarantine, *self.unread_pairs.items()]
+
     def by_name(self, name: str) -> SegmentMetadata | None:
         segment_id = self.ids.get(name)
         return None if segment_id is None else self.segments[segment_id]

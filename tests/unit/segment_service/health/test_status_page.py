@@ -217,6 +217,16 @@ async def test_health_names_damaged_segments_with_the_reason(page: Page) -> None
     assert json.loads((await page.get("/health"))[1])["status"] == "up"
 
 
+async def test_health_names_segments_whose_other_half_was_not_read(page: Page) -> None:
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    container.metadata.unread_pairs["scope/stream/0"] = "a block of a run is damaged"
+    health = json.loads((await page.get("/health"))[1])
+    assert [problem["code"] for problem in health["problems"]] == ["segments-damaged"]
+    assert [one["reason"] for one in health["damaged_segments"]] == ["a block of a run is damaged"]
+    assert 'pravega_container_quarantined_segments{container="3"} 1.0' in (await page.get("/metrics"))[1].splitlines()
+
+
 async def test_health_says_what_the_operator_should_change_and_the_store_stays_ready(page: Page) -> None:
     await page.warn("ulimit -n is low")
     status, text = await page.get("/health")
