@@ -297,8 +297,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         end = self._end.get(name)
         if end is None or not end.is_reached(cut):
             return False
-        unknown = end.unknown(cut)
-        gone = self._opened()[name].deleted(unknown) if unknown else None
+        gone = self._opened()[name].deleted(end.unknown(cut))
         if not gone:
             return True
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
@@ -39,11 +40,9 @@ walks_max: Final = 100
 class NoGarbage(GarbageCollector):
     """Deletes nothing and remembers nothing."""
 
-    def discard(self, names: Sequence[str]) -> None:
+    def _add(self, group: deque[str]) -> bool:
         """Leave the objects to their owner."""
-
-    def discard_found(self, names: Iterable[str]) -> None:
-        """The same."""
+        return False
 
 
 class ContainerReader:

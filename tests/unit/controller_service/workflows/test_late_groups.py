@@ -301,15 +301,22 @@ async def test_a_stream_that_the_next_group_takes_over_is_not_deleted_with_the_f
     await settled(scene, OTHER_ID, "one")
 
 
+async def held_update(scene: Scene, place: str) -> tuple[Gate, asyncio.Future[Any]]:
+    """An update by which a group leaves stream ``one``, standing still at a place."""
+    first = scene.first
+    await scene.world.run(create(first, GROUP_ID, "one", "two"))
+    gate = stand_still(scene, first, OF_UPDATE[place])
+    late = asyncio.ensure_future(first.groups.update(S, "group", GROUP_ID, 0, group_config("two")))
+    await gate.come()
+    return gate, late
+
+
 @pytest.mark.parametrize("place", OF_UPDATE)
 async def test_a_late_update_leaves_the_subscriptions_of_the_next_one_alone(place: str) -> None:
     """It drops a stream that the next update takes back."""
     scene = await scene_of_streams()
-    world, first, second = scene.world, scene.first, scene.second
-    await world.run(create(first, GROUP_ID, "one", "two"))
-    gate = stand_still(scene, first, OF_UPDATE[place])
-    late = asyncio.ensure_future(first.groups.update(S, "group", GROUP_ID, 0, group_config("two")))
-    await gate.come()
+    world, second = scene.world, scene.second
+    gate, late = await held_update(scene, place)
     assert await world.run(second.groups.update(S, "group", GROUP_ID, 1, group_config("one", "two"))) == 2
     assert await subscribers(scene, "one") == [SUBSCRIBER]
     await go_on(scene, gate, late, dies=False)
@@ -321,11 +328,8 @@ async def test_a_late_update_leaves_the_subscriptions_of_the_next_one_alone(plac
 async def test_a_stream_that_is_taken_back_stays_subscribed_though_it_waits_to_be_unsubscribed() -> None:
     """The update that left it died before it had unsubscribed."""
     scene = await scene_of_streams()
-    world, first, second = scene.world, scene.first, scene.second
-    await world.run(create(first, GROUP_ID, "one", "two"))
-    gate = stand_still(scene, first, OF_UPDATE["before it unsubscribes"])
-    late = asyncio.ensure_future(first.groups.update(S, "group", GROUP_ID, 0, group_config("two")))
-    await gate.come()
+    world, second = scene.world, scene.second
+    gate, late = await held_update(scene, "before it unsubscribes")
     update = second.groups.update(S, "group", GROUP_ID, 1, group_config("one", "two"))
     await world.run(update)
     assert await subscribers(scene, "one") == [SUBSCRIBER]

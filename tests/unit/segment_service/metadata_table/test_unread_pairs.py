@@ -91,6 +91,13 @@ async def settled(container: SegmentContainer) -> None:
     await container.durable_log.barrier()
 
 
+async def both_gone(container: SegmentContainer) -> None:
+    """The segment and its event index are deleted."""
+    for name in (A, INDEX):
+        with pytest.raises(SegmentNotFound):
+            await container.get_info(name)
+
+
 async def test_a_damaged_table_stops_no_start() -> None:
     made = Kit()
     container = await made.with_pair()
@@ -150,9 +157,7 @@ async def test_a_segment_whose_index_is_not_read_can_be_deleted_and_the_index_fo
     made.restore()
     await made.read_again(container)
     await container.durable_log.barrier()
-    for name in (A, INDEX):
-        with pytest.raises(SegmentNotFound):
-            await container.get_info(name)
+    await both_gone(container)
     await container.stop()
 
 
@@ -190,9 +195,7 @@ async def test_the_index_of_a_segment_that_is_not_read_stays() -> None:
     assert [await container.locate_offset(A, offset) for offset in (1, 101, 201)] == [100, 200, 300]
     await container.delete(A)
     await container.durable_log.barrier()
-    for name in (A, INDEX):
-        with pytest.raises(SegmentNotFound):
-            await container.get_info(name)
+    await both_gone(container)
     await container.stop()
 
 
@@ -202,9 +205,7 @@ async def test_a_segment_that_can_be_read_when_it_is_deleted_takes_its_index_wit
     made.restore()
     await container.delete(A)
     await container.durable_log.barrier()
-    for name in (A, INDEX):
-        with pytest.raises(SegmentNotFound):
-            await container.get_info(name)
+    await both_gone(container)
     await container.stop()
 
 
