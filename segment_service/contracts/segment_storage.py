@@ -24,6 +24,11 @@ OnDamage = Callable[[int, int, int, SegmentDamaged], None]
 class NeededLengths(Protocol):
     """Knows the lengths that Tier 2 must have of the segments of a container, by id."""
 
+    async def wait_known(self) -> None:
+        """Wait until ``length`` and ``inactive`` can be asked. A container with a full Tier 1 knows the lengths only
+        once Tier 2 has what it holds: nobody may keep a segment from being written while waiting here."""
+        ...
+
     def active(self) -> dict[int, int]:
         """The lengths of the segments in memory that have bytes in Tier 2."""
         ...

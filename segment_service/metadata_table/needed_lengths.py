@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pravega_common.invariants import check
 from segment_service.contracts.sorted_map import SortedMap
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
@@ -18,8 +19,11 @@ class ContainerNeededLengths:
         self._opened = asyncio.Event()
 
     def table_opened(self) -> None:
-        """The table can be asked from now on; Tier 2 may be swept earlier, in a start with a full Tier 1."""
+        """The table can be asked from now on."""
         self._opened.set()
+
+    async def wait_known(self) -> None:
+        await self._opened.wait()
 
     def active(self) -> dict[int, int]:
         """Also of merged segments whose bytes Tier 2 has not moved."""
@@ -33,7 +37,7 @@ class ContainerNeededLengths:
         segment = self._metadata.segments.get(segment_id)
         if segment is not None:
             return 0 if segment.is_deleted else segment.storage_length
-        await self._opened.wait()
+        check(self._opened.is_set(), "a length was asked for before the table was open", segment_id=segment_id)
         value = await self._table.get(id_key(segment_id))
         # Asked after the answer: what came to memory, or went, meanwhile is decided there.
         if value is None or self._metadata.changes.is_gone_id(segment_id):
@@ -41,7 +45,7 @@ class ContainerNeededLengths:
         return stored_length(value)
 
     async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
-        await self._opened.wait()
+        check(self._opened.is_set(), "lengths were asked for before the table was open", first_id=first_id)
         entries = await self._table.scan(id_key(first_id), count_max)
         lengths = [
             (segment_id, stored_length(value)) for key, value in entries if (segment_id := id_in(key)) is not None

@@ -109,7 +109,7 @@ class OrphanSweeper(Service):
     async def sweep(self) -> Swept:
         """Give what is found to the garbage collector."""
         dropped_before = self._garbage.dropped_names
-        self._segments.begin()
+        await self._segments.begin()
         try:
             found = await self._read_journals()
             swept = Swept(0, 0)

@@ -44,6 +44,9 @@ class Swept(NamedTuple):
 class NothingNeeded:
     """``NeededLengths`` of a storage without a container."""
 
+    async def wait_known(self) -> None:
+        return
+
     def active(self) -> dict[int, int]:
         return {}
 
@@ -83,7 +86,9 @@ class SegmentSweep:
         manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
+        """Comes before any segment is locked."""
+        await self.needed_lengths.wait_known()
         self._settled = {chunk for chunks in self._moving for chunk in chunks}
         self._needed = self.needed_lengths.active()
         self._changed_owners.clear()

@@ -19,6 +19,7 @@ from segment_service.storage.chunk_names import ChunkId, ForeignOwner, Layout
 from segment_service.storage.epoch_marks import encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.segment_sweep import NothingNeeded
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_states import some_log
@@ -58,6 +59,20 @@ class ChangedChunks(CountingChunks):
             if self.change is not None and prefix == LAYOUT.manifests:
                 change, self.change = self.change, None
                 await change()
+
+
+class LengthsOfAStart(NothingNeeded):
+    """The lengths that a container needs, before it has read its table."""
+
+    def __init__(self) -> None:
+        self.known = asyncio.Event()
+
+    async def wait_known(self) -> None:
+        await self.known.wait()
+
+    async def length(self, segment_id: int) -> int:
+        await self.wait_known()
+        return 0
 
 
 class Crash(BaseException):
@@ -561,3 +576,21 @@ async def test_manifests_that_come_back_without_their_base_go(owners: Owners, la
     for _ in range(3):
         await owners.open_and_sweep()
     assert [LAYOUT.parse_manifest(name).segment_id for name in owners.names("m")] == [9]
+
+
+async def test_segments_can_be_written_while_a_sweep_waits_for_what_the_container_needs(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    two = await owners.open()
+    lengths = LengthsOfAStart()
+    two.watch_damage(lengths, lambda segment_id, offset, length, error: None)
+    sweep = asyncio.create_task(two.sweeper.sweep())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5.0):  # a full Tier 1 gets room by it, and only then the container reads its table
+        await two.write(7, 6, [b"more"])
+        await two.write(8, 0, [b"again"])
+    assert not sweep.done()
+    lengths.known.set()
+    await sweep
+    assert await two.read(7, 0, 10) == b"intoitmore"
