@@ -28,7 +28,9 @@ class ChunkStorage(Protocol):
     """
 
     async def start(self) -> None:
-        """Connect and check that the place can be written. ``ConfigurationError`` with the remedy if not."""
+        """Connect and check that the place can be written. ``ConfigurationError`` with the remedy if not.
+
+        A place that is full is started: it is read, and puts are ``Unavailable`` until it has room."""
         ...
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:

@@ -13,8 +13,6 @@ from segment_service.storage.local_files import drop_written, sync_folder
 
 buffers_per_write_max: Final = 512
 """Buffers of one ``pwritev``; below the limit of every system (1024)."""
-no_room_errors: Final = (errno.ENOSPC, errno.EDQUOT)
-"""How a file system says that it is full."""
 
 
 class Files:

@@ -12,10 +12,11 @@ from typing import Final
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import LogAddress
-from segment_service.file_log.files import Files, no_room_errors, write_all
+from segment_service.file_log.files import Files, write_all
 from segment_service.file_log.layout import PlogFileHeader, encode_header, encode_mark, header_bytes, mark_bytes
 from segment_service.plog.chain import Chain
 from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope, envelope_bytes
+from segment_service.storage.local_files import is_full
 
 allocation_bytes: Final = 8 * 1024 * 1024
 """Space that a file takes ahead of what is written: syncing a file that does not grow costs less than half."""
@@ -116,7 +117,7 @@ class PlogWriter:
             try:
                 self._files.allocate(self._descriptor, self._allocated, target - self._allocated)
             except OSError as error:
-                if error.errno not in no_room_errors:
+                if not is_full(error):
                     raise
                 continue
             self._allocated = target

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import structlog
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
@@ -21,7 +22,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
-from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_file, sync_folder
+from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_file, sync_folder
 
 T = TypeVar("T")
 
@@ -65,6 +66,7 @@ class ArrowChunkStorage:
         self._incarnation = secrets.token_hex(8)
         self._files: Any = None
         self._root = ""
+        self._log = structlog.get_logger(service="arrow-storage")
 
     async def start(self) -> None:
         await self._calls.run(self._start)
@@ -108,15 +110,24 @@ class ArrowChunkStorage:
             self._files, root = FileSystem.from_uri(self._uri)
             self._root = root.rstrip("/")
             self._files.create_dir(f"{self._root}/{TEMPORARY}", recursive=True)
-            probe = self._temporary()
-            self._write(probe, [b"probe"])
-            self._files.delete_file(probe)
-            self._remove_stale()
+            self._remove_stale()  # first: it may make room
+            self._probe()
         except _ERRORS as error:
             reason = str(error).partition("\n")[0]
             raise ConfigurationError(
                 f"Tier-2 URL arrow:{self._uri} cannot be used ({reason}): name a folder that Arrow can write to"
             ) from error
+
+    def _probe(self) -> None:
+        """Write a file as puts do. A full disk can be read, and gets room again."""
+        probe = self._temporary()
+        try:
+            self._write(probe, [b"probe"])
+        except _ERRORS as error:
+            if not is_full(error):
+                raise
+            self._log.warning("nothing can be put: the file system is full", uri=self._uri, error=str(error))
+        self._files.delete_file(probe)
 
     def _remove_stale(self) -> None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
+
 from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
@@ -16,7 +18,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
 from segment_service.storage.file_writer import FileWriter
-from segment_service.storage.local_files import chunk_name_parts, missing_is, sync_folder
+from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_folder
 
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ class FilesystemChunkStorage:
         self._calls = BlockingCalls("directory storage", threads_max, call_time_max_s)
         self._clock = clock or SystemClock()
         self._tickets = itertools.count(self._clock.wall_ms())
+        self._log = structlog.get_logger(service="directory-storage")
 
     async def start(self) -> None:
         await self._calls.run(self._start)
@@ -86,17 +89,32 @@ class FilesystemChunkStorage:
     def _start(self) -> None:
         try:
             self._incoming.mkdir(parents=True, exist_ok=True)
-            probe = self._temporary()
-            probe.write_bytes(b"probe")
-            probe.unlink()
-            for stale in self._incoming.iterdir():
-                with contextlib.suppress(FileNotFoundError):  # other stores start and write beside this one
-                    if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
-                        stale.unlink()
+            self._remove_stale()  # first: it may make room
+            self._probe()
         except OSError as error:
+            if is_full(error):
+                raise Unavailable(f"Tier-2 directory {self._root} cannot be made: {error.strerror}") from error
             raise ConfigurationError(
                 f"Tier-2 directory {self._root} cannot be written ({error.strerror}): create it or choose another"
             ) from error
+
+    def _remove_stale(self) -> None:
+        for stale in self._incoming.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # other stores start and write beside this one
+                if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
+                    stale.unlink()
+
+    def _probe(self) -> None:
+        """Write a file as puts do. A full disk can be read, and gets room again."""
+        probe = self._temporary()
+        try:
+            self._files.write_new(probe, [b"probe"])
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._log.warning("nothing can be put: the disk is full", directory=str(self._root), error=error.strerror)
+        finally:
+            probe.unlink(missing_ok=True)
 
     def _put(self, name: str, data: Sequence[Buffer]) -> None:
         target = self._path(name)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from pravega_common.errors import SegmentNotFound
 from pravega_common.invariants import check
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a file system says that it has no room."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def sync_file(path: str | Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import certifi
+import structlog
 import urllib3
 from minio import Minio
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
@@ -41,6 +42,9 @@ page_names_max = 1000
 
 start_retry_delay_s = 0.2
 """Rest between attempts to start."""
+
+full_code = "XMinioStorageFull"
+"""The code of the error with which MinIO refuses what it has no room for."""
 
 connect_time_max_s = 5.0
 """Seconds until a connection must stand."""
@@ -90,6 +94,7 @@ class MinioChunkStorage:
             region=settings.region,
             http_client=self._http,
         )
+        self._log = structlog.get_logger(service="object-storage")
 
     async def start(self) -> None:
         deadline = Deadline.after(self._clock, self._start_time_max_s)
@@ -155,6 +160,11 @@ class MinioChunkStorage:
         except ValueError as error:
             raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
         except S3Error as error:
+            if error.code == full_code:  # it can be read, and gets room again
+                self._log.warning("nothing can be put: the object storage is full", endpoint=self._endpoint)
+                return
+            if _status_of(error) >= 500:
+                raise Unavailable(f"object storage at {self._endpoint} fails: {error.code}") from error
             raise ConfigurationError(
                 f"Tier-2 bucket {self._bucket!r} at {self._endpoint} cannot be written ({error.code}): check the keys "
                 "and their rights, or make the bucket"
@@ -203,6 +213,10 @@ def _unchanged(data: bytes) -> bytes:
     return data
 
 
+def _status_of(error: S3Error) -> int:
+    return int(getattr(error.response, "status", 500))
+
+
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:
     """Run it with the client's errors as ours. A refusal (4xx) did nothing; after anything else that reached the
     server the outcome is ``unclear``."""
@@ -213,8 +227,7 @@ def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -
             raise SegmentNotFound(name) from error
         if error.code == "InvalidRange":
             raise DataCorruption(f"chunk {name} is shorter than it must be") from error
-        status = int(getattr(error.response, "status", 500))
-        raise (Unavailable if 400 <= status < 500 else unclear)(f"chunk {name}: {error.code}") from error
+        raise (Unavailable if 400 <= _status_of(error) < 500 else unclear)(f"chunk {name}: {error.code}") from error
     except (NewConnectionError, ConnectTimeoutError) as error:
         raise Unavailable(f"chunk {name}: object storage cannot be reached: {error}") from error
     except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError) as error:

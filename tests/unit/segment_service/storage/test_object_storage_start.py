@@ -1,0 +1,78 @@
+"""A start on object storage that answers and takes nothing, as a full or an overloaded one does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pravega_common.errors import ConfigurationError, PravegaError, Unavailable
+from segment_service.storage.minio import MinioChunkStorage, MinioSettings, full_code
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Knows the bucket, and answers each put with the server's status and code."""
+
+    server: RefusingServer
+
+    def do_HEAD(self) -> None:
+        self._answer(200, b"")
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        code = f"<Error><Code>{self.server.code}</Code><Message>as it is</Message></Error>"
+        self._answer(self.server.status, code.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the tests look at the client."""
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class RefusingServer(ThreadingHTTPServer):
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(("127.0.0.1", 0), Refusing)
+        self.status = status
+        self.code = code
+
+
+@contextmanager
+def storage_on(status: int, code: str) -> Iterator[MinioChunkStorage]:
+    with RefusingServer(status, code) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            address = f"127.0.0.1:{server.server_port}"
+            yield MinioChunkStorage(MinioSettings(address, "key", "secret-secret", "bucket", start_time_max_s=0.3))
+        finally:
+            server.shutdown()
+
+
+async def test_a_full_one_is_started() -> None:
+    """Its containers tell what they wait for; a store that ends tells it to nobody."""
+    with storage_on(507, full_code) as storage:
+        await storage.start()
+        with pytest.raises(PravegaError, match=full_code):
+            await storage.put("new", [b"later"])
+        await storage.close()
+
+
+async def test_one_that_fails_is_unavailable() -> None:
+    with storage_on(503, "SlowDown") as storage:
+        with pytest.raises(Unavailable, match="SlowDown"):
+            await storage.start()
+        await storage.close()
+
+
+async def test_one_that_refuses_is_an_error_of_the_configuration() -> None:
+    with storage_on(403, "AccessDenied") as storage:
+        with pytest.raises(ConfigurationError, match="AccessDenied"):
+            await storage.start()
+        await storage.close()
