@@ -41,6 +41,10 @@ class HostCounts:
         """The reason why one more of a host would be refused, or an empty text; counts nothing."""
         if self.total >= self.total_max:
             return f"{self.total_max} {self._noun} {self._state}, the limit of all: try again later"
-        if self._by_host[host] >= self.per_host_max:
+        if self.is_at_limit(host):
             return f"{self.per_host_max} {self._noun} of {host} {self._state}, the limit of a host: try again later"
         return ""
+
+    def is_at_limit(self, host: str) -> bool:
+        """Whether the host has as many as a host may have."""
+        return self._by_host[host] >= self.per_host_max

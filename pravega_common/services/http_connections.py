@@ -1,5 +1,8 @@
 """Limits the connections of an HTTP port: how many, of one peer and of all, and how long each may take for a request.
 
+At a limit the connection that has been without a request for longest makes room for a new one, so that nobody who keeps
+connections open locks others out, or makes who asks whether the service lives believe that it hangs.
+
 A thin protocol before that of aiohttp: it hands everything on. Only the first request of a connection is timed here;
 aiohttp closes one that is idle, or stuck in a later request's head, after ``idle_time_max_s``.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -26,9 +30,10 @@ body_time_max_s: Final = 30.0
 """Time for a body, which has at most a mebibyte."""
 idle_time_max_s: Final = 30.0
 """Time without a request after which a connection is closed."""
+busy_reason: Final = "the limit of connections is reached, try again later"
+"""With 503: as many requests as there may be connections are under way. Who answers this is alive."""
 _BUSY: Final = (
-    b"HTTP/1.1 503 the limit of connections is reached, try again later\r\n"
-    b"Connection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
+    f"HTTP/1.1 503 {busy_reason}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n".encode()
 )
 
 
@@ -37,8 +42,10 @@ class ConnectionLimits:
 
     def __init__(self, connections_max: int, per_peer_max: int) -> None:
         self._counts = HostCounts("connections", "are open", connections_max, per_peer_max)
-        self._waiting: dict[Any, TimedProtocol] = {}
-        """Connections whose first request has not come, by the protocol of aiohttp."""
+        self._by_protocol: dict[Any, TimedProtocol] = {}
+        """The connections that are served, by the protocol of aiohttp."""
+        self._idle: OrderedDict[TimedProtocol, None] = OrderedDict()
+        """Those without a request whose head was read, longest first."""
 
     @property
     def refused_total(self) -> int:
@@ -56,23 +63,40 @@ class ConnectionLimits:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Note that the head of a request was read: the outermost middleware of what the port serves."""
-        waiting = self._waiting.pop(request.protocol, None)
-        if waiting is not None:
-            waiting.head_is_read()
-        return await handler(request)
+        connection = self._by_protocol.get(request.protocol)
+        if connection is None:
+            return await handler(request)
+        connection.head_is_read()
+        self._idle.pop(connection, None)
+        try:
+            return await handler(request)
+        finally:
+            if request.protocol in self._by_protocol:
+                self._idle[connection] = None
 
     def enter(self, peer: str) -> bool:
         """Whether one more connection of a peer is taken; then it is counted."""
+        if self._counts.refusal(peer):
+            longest = self._longest_idle(peer)
+            if longest is not None:
+                longest.make_room()
         return not self._counts.enter(peer)
 
-    def leave(self, peer: str) -> None:
-        self._counts.leave(peer)
+    def _longest_idle(self, peer: str) -> TimedProtocol | None:
+        """The connection that makes room for one more of this peer; looks at no more than there may be."""
+        own_only = self._counts.is_at_limit(peer)
+        return next((one for one in self._idle if not own_only or one.peer == peer), None)
 
-    def wait_for_head(self, protocol: Any, connection: TimedProtocol) -> None:
-        self._waiting[protocol] = connection
+    def serve(self, protocol: Any, connection: TimedProtocol) -> None:
+        """A connection that was let in waits for its first request."""
+        self._by_protocol[protocol] = connection
+        self._idle[connection] = None
 
-    def forget(self, protocol: Any) -> None:
-        self._waiting.pop(protocol, None)
+    def leave(self, protocol: Any, connection: TimedProtocol) -> None:
+        """Forget a connection; nothing if it was forgotten."""
+        if self._by_protocol.pop(protocol, None) is not None:
+            self._idle.pop(connection, None)
+            self._counts.leave(connection.peer)
 
 
 class TimedProtocol(asyncio.Protocol):
@@ -82,25 +106,32 @@ class TimedProtocol(asyncio.Protocol):
         self._limits = limits
         self._make = make
         self._served: asyncio.Protocol | None = None
-        self._peer = ""
+        self._transport: asyncio.Transport | None = None
+        self.peer = ""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
-        self._peer = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.peer = str(peer[0]) if isinstance(peer, tuple) else ""
         stream = cast(asyncio.Transport, transport)
-        if not self._limits.enter(self._peer):
+        if not self._limits.enter(self.peer):
             stream.write(_BUSY)
             stream.close()
             return
-        self._served = self._make()
-        self._limits.wait_for_head(self._served, self)
+        self._served, self._transport = self._make(), stream
+        self._limits.serve(self._served, self)
         self._timer = asyncio.get_running_loop().call_later(head_time_max_s, stream.abort)
         self._served.connection_made(transport)
 
     def head_is_read(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def make_room(self) -> None:
+        """End this connection, which is not counted any more, for another one."""
+        self._limits.leave(self._served, self)
+        if self._transport is not None:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._served is not None:
@@ -120,8 +151,7 @@ class TimedProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.head_is_read()
         if self._served is not None:
-            self._limits.forget(self._served)
-            self._limits.leave(self._peer)
+            self._limits.leave(self._served, self)
             self._served.connection_lost(exc)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pravega_common.services.http_connections import busy_reason
+
 answer_time_max_s: Final = 5.0
 """How long a service may take to answer; also the pause from one question to the next."""
 
@@ -27,14 +29,16 @@ class LivenessProbe:
     async def is_alive(self) -> bool:
         """``False`` if no answer came in time, or if the service says itself that its loop is stuck.
 
-        A connection that is refused or closed is an answer: a process that hangs does neither.
+        A connection that is refused or closed is an answer, with or without a reason: a process that hangs does
+        neither.
         """
         writer = None
         try:
             async with asyncio.timeout(answer_time_max_s):
                 reader, writer = await asyncio.open_connection(self.host, self.port, ssl=self._context())
                 writer.write(f"GET {self.path} HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n\r\n".encode())
-                return b" 503 " not in await reader.readline()
+                answer = await reader.readline()
+                return b" 503 " not in answer or busy_reason.encode() in answer
         except TimeoutError:
             return False
         except (OSError, ValueError):

@@ -159,16 +159,17 @@ async def test_a_body_that_does_not_come_is_given_up(controller: Controller, mon
 
 
 async def test_one_peer_takes_so_many_connections_and_no_more(controller: Controller) -> None:
-    opened = [await asyncio.open_connection("127.0.0.1", port_of(controller)) for _ in range(per_peer_max)]
+    """And locks nobody out, the supervisor of a standalone least of all: what was silent for longest makes room."""
+    opened = [await asyncio.open_connection("127.0.0.1", port_of(controller)) for _ in range(per_peer_max + 1)]
     assert controller.rest is not None
     limits = controller.rest.limits
-    await eventually(lambda: limits.open_count == per_peer_max, "all are counted")
-    assert await ask(controller, "GET /ping", host(controller)) == 503
-    assert limits.refused_total == 1
+    await eventually(lambda: limits.open_count == per_peer_max, "as many as there may be are counted")
+    for place in range(per_peer_max + 1):
+        assert await ask(controller, "GET /ping", host(controller)) == 200, place
+    assert limits.refused_total == 0
     for _, writer in opened:
         writer.close()
     await eventually(lambda: not limits.open_count, "the end of the connections")
-    assert await ask(controller, "GET /ping", host(controller)) == 200
 
 
 async def test_a_connection_that_is_used_may_stay_longer_than_a_head_may_take(

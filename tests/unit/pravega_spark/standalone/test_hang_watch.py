@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from pravega_common.services.http_connections import busy_reason
 from pravega_spark.standalone.hang_watch import HangWatch, question_period_s, start_silence_max_s
 from pravega_spark.standalone.liveness import LivenessProbe
 from tests.support.eventually import eventually
@@ -114,11 +115,12 @@ async def test_a_start_may_take_longer(child: Child, answers: Answers) -> None:
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", True),
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", False),
+        (f"HTTP/1.1 503 {busy_reason}\r\n\r\n".encode(), True),
         (b"", True),
         (b"x" * 100_000, True),
         (None, False),
     ],
-    ids=["lives", "says-that-it-is-stuck", "closes", "babbles", "silent"],
+    ids=["lives", "says-that-it-is-stuck", "is-busy", "closes", "babbles", "silent"],
 )
 async def test_what_counts_as_an_answer(reply: bytes | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pravega_spark.standalone.liveness.answer_time_max_s", 0.2 if reply is None else 20.0)
