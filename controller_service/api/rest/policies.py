@@ -13,6 +13,7 @@ from controller_service.api.rest.bodies import (
     TimeBasedRetention,
     UpdateStreamRequest,
 )
+from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -66,14 +67,24 @@ def stream_property(scope: str, stream: str, configuration: StreamConfiguration)
 
 
 def _retention_of(body: RetentionConfig) -> RetentionPolicy:
+    """``InvalidArgument`` for a policy that keeps nothing: somebody who left the number out does not mean that."""
     value, maximum = body.value or 0, body.max_value or 0
     if body.type == "LIMITED_SIZE_MB":
-        return RetentionPolicy(RetentionType.SIZE, value * _MIB, maximum * _MIB)
-    return RetentionPolicy(
-        RetentionType.TIME,
-        value * _DAY_MS or _milliseconds(body.time_based_retention),
-        maximum * _DAY_MS or _milliseconds(body.max_time_based_retention),
-    )
+        if body.time_based_retention is not None or body.max_time_based_retention is not None:
+            raise InvalidArgument("retentionPolicy: a time is given with LIMITED_SIZE_MB, whose value is in MiB")
+        policy = RetentionPolicy(RetentionType.SIZE, value * _MIB, maximum * _MIB)
+    else:
+        policy = RetentionPolicy(
+            RetentionType.TIME,
+            value * _DAY_MS or _milliseconds(body.time_based_retention),
+            maximum * _DAY_MS or _milliseconds(body.max_time_based_retention),
+        )
+    if not policy.minimum:
+        raise InvalidArgument(
+            f"retentionPolicy of type {body.type} keeps nothing: give value above 0"
+            + ("" if body.type == "LIMITED_SIZE_MB" else ", or timeBasedRetention")
+        )
+    return policy
 
 
 def _milliseconds(span: TimeBasedRetention | None) -> int:
@@ -83,9 +94,9 @@ def _milliseconds(span: TimeBasedRetention | None) -> int:
 
 
 def _retention_config(policy: RetentionPolicy) -> RetentionConfig:
-    """Without the maximum, as in Pravega."""
+    """Without the maximum, as in Pravega. Rounded up: what is read and written back keeps no less."""
     if policy.retention_type is RetentionType.SIZE:
-        return RetentionConfig.model_construct(type="LIMITED_SIZE_MB", value=policy.minimum // _MIB)
-    days, rest = divmod(policy.minimum, _DAY_MS)
+        return RetentionConfig.model_construct(type="LIMITED_SIZE_MB", value=-(-policy.minimum // _MIB))
+    days, rest = divmod(-(-policy.minimum // _MINUTE_MS) * _MINUTE_MS, _DAY_MS)
     span = TimeBasedRetention(days=days, hours=rest // _HOUR_MS, minutes=rest % _HOUR_MS // _MINUTE_MS)
     return RetentionConfig.model_construct(type="LIMITED_DAYS", value=0 if rest else days, time_based_retention=span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import grpc
 import pytest
 
 from controller_service.api.grpc.messages import check_configuration
+from controller_service.api.rest.bodies import UpdateStreamRequest
+from controller_service.api.rest.policies import configuration_of, stream_property
 from controller_service.service import Controller
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import NO_MAXIMUM, RetentionPolicy
@@ -63,6 +66,10 @@ async def test_create_and_update_refuse_it(serving: Controller, configuration: S
     [
         {"retentionPolicy": {"type": "LIMITED_DAYS", "value": -1}},
         {"retentionPolicy": {"type": "LIMITED_DAYS", "value": 1 << 62}},
+        {"retentionPolicy": {"type": "LIMITED_DAYS"}},
+        {"retentionPolicy": {"type": "LIMITED_DAYS", "value": 0, "timeBasedRetention": {"days": 0}}},
+        {"retentionPolicy": {"type": "LIMITED_SIZE_MB"}},
+        {"retentionPolicy": {"type": "LIMITED_SIZE_MB", "value": 5, "timeBasedRetention": {"days": 1}}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": -5, "scaleFactor": 2, "minSegments": 1}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "scaleFactor": -1, "minSegments": 1}},
         {
@@ -90,3 +97,22 @@ def test_the_bounds_themselves_are_fine() -> None:
     check_configuration(StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_time(0, NO_MAXIMUM)))
     with pytest.raises(InvalidArgument, match=str(NO_MAXIMUM)):
         check_configuration(StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_size(NO_MAXIMUM + 1)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (RetentionPolicy.by_size(500_000), 1 << 20),
+        (RetentionPolicy.by_size(2 << 20), 2 << 20),
+        (RetentionPolicy.by_size((2 << 20) + 1), 3 << 20),
+        (RetentionPolicy.by_time(36_000), 60_000),
+        (RetentionPolicy.by_time(86_400_000), 86_400_000),
+        (RetentionPolicy.by_time(86_399_999), 86_400_000),
+        (RetentionPolicy.by_time(90_061_000), 90_120_000),
+    ],
+)
+def test_a_policy_that_is_read_and_written_back_keeps_no_less(policy: RetentionPolicy, kept: int) -> None:
+    described = stream_property(S, T, StreamConfiguration(ScalingPolicy.fixed(1), policy))
+    told = described.model_dump(mode="json", by_alias=True, include={"scaling_policy", "retention_policy"})
+    body = UpdateStreamRequest.model_validate_json(json.dumps(told))
+    assert configuration_of(body).retention == RetentionPolicy(policy.retention_type, kept)
