@@ -106,15 +106,24 @@ class Parser:
 
     def _json_event(self, line: bytes, number: int) -> tuple[bytes, str | None]:
         made = _json_object(line, number)
-        if not made.keys() & {"event", "event_base64"} or made.keys() - _WRAPPED - {self.key_field}:
+        if not made.keys() & {"event", "event_base64"} or made.keys() - _WRAPPED:
             return line, self._key_in(line, number) if self.key_field else self.key
-        key = _as_text(made.get(self.key_field or "key"), number) if self.key is None else self.key
-        if "event_base64" in made:
-            try:
-                return base64.b64decode(made["event_base64"], validate=True), key
-            except (binascii.Error, TypeError, ValueError) as error:
-                raise InvalidArgument(f"member event_base64 of event {number} is no Base64: {error}") from error
-        return _as_json_text(made["event"], number).encode(), key
+        event = _unwrapped(made, number)
+        if self.key is not None:
+            return event, self.key
+        if self.key_field and self.key_field not in made:
+            return event, self._key_in(event, number)
+        return event, _as_text(made.get(self.key_field or "key"), number)
+
+
+def _unwrapped(made: dict[str, Any], number: int) -> bytes:
+    """The event in a line as ``event read --json`` writes them."""
+    if "event_base64" not in made:
+        return _as_json_text(made["event"], number).encode()
+    try:
+        return base64.b64decode(made["event_base64"], validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise InvalidArgument(f"member event_base64 of event {number} is no Base64: {error}") from error
 
 
 def _split_lengths(data: bytes, seen: int) -> tuple[list[bytes], int]:

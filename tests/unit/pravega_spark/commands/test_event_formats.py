@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import struct
@@ -106,8 +107,24 @@ def test_json_lines_that_hold_no_event_are_events_as_they_are() -> None:
     lines = [b'{"user": "a",  "n":1}', b'{"event":"click","user":"b"}', b'{"n":2}']
     data = b"\n".join(lines)
     assert parsed(Parser(Format.JSON), data) == [(line, None) for line in lines]
-    assert parsed(Parser(Format.JSON, "user"), data)[::2] == [(lines[0], "a"), (lines[2], None)]
+    assert parsed(Parser(Format.JSON, "user"), data) == [(lines[0], "a"), (lines[1], "b"), (lines[2], None)]
     assert parsed(Parser(Format.JSON, key="k"), data) == [(line, "k") for line in lines]
+
+
+def test_the_key_of_a_wrapped_event_is_a_member_of_the_event() -> None:
+    """As ``event read --json`` writes them: without it the events of a key went to several segments."""
+    inner = b'{"user":"a","at":{"city":"x"}}'
+    lines = [
+        {"event": inner.decode(), "segment": 0, "offset": 7},
+        {"event": {"user": "a", "at": {"city": "x"}}},
+        {"event_base64": base64.b64encode(inner).decode()},
+        {"event": inner.decode(), "key": "other"},
+    ]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    for field, keys in (("user", "aaaa"), ("at.city", "xxxx"), ("key", [None, None, None, "other"])):
+        assert [key for _, key in parsed(Parser(Format.JSON, field), data)] == list(keys), field
+    with pytest.raises(InvalidArgument, match="event 1 is no JSON"):
+        events(Parser(Format.JSON, "user"), b'{"event":"text"}\n')
 
 
 @pytest.mark.parametrize(
