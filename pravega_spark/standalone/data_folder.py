@@ -34,9 +34,11 @@ class DataFolder:
     _lock: IO[str] | None = None
 
     def open(self, layout: dict[str, Any]) -> None:
-        """Makes or checks the folder and locks it. ``layout`` must be the same at every start."""
+        """Makes or checks the folder and locks it. ``layout`` must be the same at every start. A folder that is refused
+        is left as it is."""
         try:
             self.root.mkdir(mode=private_mode, parents=True, exist_ok=True)
+            self._check_content(layout)
             self.root.chmod(private_mode)  # an older version made it for all to read
             self._lock = (self.root / "lock").open("a+")
         except OSError as error:
@@ -52,7 +54,8 @@ class DataFolder:
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
-        self._check_format(layout)
+        if not self._check_content(layout):  # again: another start may have made it meanwhile
+            self._make_marker(layout)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -84,8 +87,21 @@ class DataFolder:
         except OSError:
             return "unknown"
 
-    def _check_format(self, layout: dict[str, Any]) -> None:
-        marker = self.root / "format.json"
+    @property
+    def _marker(self) -> Path:
+        return self.root / "format.json"
+
+    def _make_marker(self, layout: dict[str, Any]) -> None:
+        self.is_new = True
+        temporary = self._marker.with_suffix(".new")
+        is_old = all(layout.get(name, value) == value for name, value in LAYOUT_BEFORE.items())
+        temporary.write_text(json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2))
+        os.replace(temporary, self._marker)
+
+    def _check_content(self, layout: dict[str, Any]) -> bool:
+        """Whether the folder was made before, or is to be made. ``ConfigurationError`` if it is something else, of a
+        newer version, or has another layout. Changes nothing."""
+        marker = self._marker
         if not marker.exists():
             others = sorted(entry.name for entry in self.root.iterdir() if entry.name not in KEPT)
             if others:
@@ -93,12 +109,7 @@ class DataFolder:
                     f"data folder {self.root} is not empty and was not made by pravega-spark (it has "
                     f"{', '.join(others[:names_listed_max])}); choose another with --data-dir"
                 )
-            self.is_new = True
-            temporary = marker.with_suffix(".new")
-            is_old = all(layout.get(name, value) == value for name, value in LAYOUT_BEFORE.items())
-            temporary.write_text(json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2))
-            os.replace(temporary, marker)
-            return
+            return False
         try:
             found = json.loads(marker.read_text())
             version = int(found["format"])
@@ -118,3 +129,4 @@ class DataFolder:
                     f"data folder {self.root} was made with {name} {made_with}, not {value}:"
                     " start with the same value, or choose another --data-dir"
                 )
+        return True

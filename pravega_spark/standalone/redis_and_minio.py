@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.private_files import replace_file
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.options import StandaloneOptions, redis_memory_mib_min, redis_names
@@ -19,7 +24,11 @@ from pravega_spark.standalone.supervisor import ChildSpec
 probe_time_max_s: Final = 1.0
 disk_bytes_min: Final = 2 * 1024 * 1024 * 1024
 """Redis rewrites its append-only file above 1 GiB and four times what is live: the old and the new one must fit."""
+aof_rewrite_bytes_min: Final = 1024 * 1024 * 1024
+"""Size of the append-only file from which on Redis rewrites it (``auto-aof-rewrite-min-size``)."""
 minio_bucket: Final = "pravega-spark"
+
+_log = structlog.get_logger(service="standalone")
 
 redis_configuration: Final = """\
 # Written by pravega-spark standalone. An acknowledged append must survive a crash of the machine.
@@ -61,7 +70,13 @@ class RedisChild:
             redis_configuration.format(socket=self.socket, folder=self.folder.resolve(), maxmemory=self.maxmemory)
         )
         command = [str(find_redis()), str(configuration)]
-        return ChildSpec(self.name, command, logs / f"{self.name}.log", lambda: _redis_answers(self.socket))
+        return ChildSpec(
+            self.name,
+            command,
+            logs / f"{self.name}.log",
+            lambda: _redis_serves(self.socket),
+            is_loading=lambda: _redis_loads(self.socket),
+        )
 
 
 def redis_children(options: StandaloneOptions, folder: DataFolder, sockets: Path) -> list[RedisChild]:
@@ -82,17 +97,43 @@ def redis_children(options: StandaloneOptions, folder: DataFolder, sockets: Path
     ]
 
 
-async def _redis_answers(socket: Path) -> bool:
-    answer = await exchange(lambda: asyncio.open_unix_connection(socket), b"PING\r\n")
-    return answer.startswith(b"+PONG")
+async def _redis_serves(socket: Path) -> bool:
+    if not (await _ping(socket)).startswith(b"+PONG"):
+        return False
+    await _rewrite_what_was_loaded(socket)
+    return True
+
+
+async def _redis_loads(socket: Path) -> bool:
+    return (await _ping(socket)).startswith(b"-LOADING")
+
+
+async def _ping(socket: Path) -> bytes:
+    return await exchange(lambda: asyncio.open_unix_connection(socket), b"PING\r\n")
+
+
+async def _rewrite_what_was_loaded(socket: Path) -> None:
+    """Make Redis 6 rewrite a large file that it has loaded. It measures the growth that calls for a rewrite from the
+    file as it was loaded, whatever of that is live: without this the file could grow fourfold with each start."""
+    client = Redis(unix_socket_path=str(socket))
+    try:
+        if int(str((await client.info("server"))["redis_version"]).partition(".")[0]) >= 7:
+            return
+        found = await client.info("persistence")
+        size = int(found["aof_current_size"])
+        if size == int(found["aof_base_size"]) and size >= aof_rewrite_bytes_min:
+            await client.bgrewriteaof()
+    except RedisError as error:
+        _log.warning("Redis was not asked to rewrite its append-only file", error=str(error))
+    finally:
+        await client.aclose()
 
 
 def minio_credentials(folder: Path) -> tuple[str, str]:
     """Returns access and secret key, made once for a data folder."""
     file = folder / "credentials"
     if not file.exists():
-        file.touch(mode=0o600)
-        file.write_text(f"pravega\n{secrets.token_hex(16)}\n")
+        replace_file(file, f"pravega\n{secrets.token_hex(16)}\n".encode())
     access, secret = file.read_text().split()
     return access, secret
 

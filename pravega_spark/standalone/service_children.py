@@ -85,14 +85,15 @@ def controller_spec(
 
 
 def write_settings(file: Path, sections: Mapping[str, Section]) -> Path:
-    """Writes TOML. The values used here look as in JSON; only the owner may read the file, which may hold a secret."""
-    lines = [
-        line
-        for section, values in sections.items()
-        for line in (f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items()), "")
-    ]
+    """Writes TOML. The values used here look as in JSON, but for surrogates, which TOML has not; only the owner may
+    read the file, which may hold a secret."""
+    lines = []
+    for section, values in sections.items():
+        lines.append(f"[{section}]")
+        lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+        lines.append("")
     file.touch(mode=0o600)
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines), encoding="utf-8")
     return file
 
 

@@ -23,6 +23,9 @@ restart_delay_max_s: Final = 5.0
 stable_after_s: Final = 30.0
 """A child that ran this long starts its next back-off from the shortest delay."""
 start_time_max_s: Final = 60.0
+"""Until a child serves, from its start or from the last time that it said that it loads its data."""
+loading_log_s: Final = 30.0
+"""Pause between two messages about a child that loads its data."""
 stop_time_max_s: Final = 20.0
 ready_poll_s: Final = 0.05
 log_tail_bytes: Final = 2_000
@@ -41,6 +44,8 @@ class ChildSpec:
     stop_signal: int = signal.SIGTERM
     is_alive: Callable[[], Awaitable[bool]] | None = None
     """Whether the process makes progress; ``None`` where nobody can tell. See ``HangWatch``."""
+    is_loading: Callable[[], Awaitable[bool]] | None = None
+    """Whether a process that does not serve yet reads its data, which takes as long as it takes; ``None`` for never."""
 
 
 class ChildProcess:
@@ -132,7 +137,14 @@ class Supervisor(Service):
     async def _until_ready(self, child: ChildProcess) -> None:
         """Waits until the child serves; ``ConfigurationError`` with the end of its log if it does not."""
         deadline_s = self._clock.monotonic_s() + start_time_max_s
+        logged_s = self._clock.monotonic_s()
         while not await child.spec.ready():
+            now_s = self._clock.monotonic_s()
+            if child.spec.is_loading is not None and await child.spec.is_loading():
+                deadline_s = now_s + start_time_max_s
+                if now_s - logged_s >= loading_log_s:
+                    logged_s = now_s
+                    self.log.info("child loads its data", child=child.name)
             process = child.process
             if process is not None and process.returncode is not None:
                 raise ConfigurationError(
@@ -167,7 +179,8 @@ class Supervisor(Service):
         process = child.process
         while process is not None and process.returncode is None:
             if await child.spec.ready():
-                self.announce()
+                if self.is_running:  # else the start of the others announces all
+                    self.announce()
                 return
             await self._clock.sleep(ready_poll_s)
 

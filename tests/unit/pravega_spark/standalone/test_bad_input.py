@@ -7,6 +7,7 @@ import json
 import math
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,9 +164,13 @@ def test_a_damaged_format_file(tmp_path: Path) -> None:
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     for name in ("thesis.tex", "photos", "a", "b"):
         (tmp_path / name).mkdir()
+    (tmp_path / "lock").write_text("of somebody else")
+    tmp_path.chmod(0o1777)
     with pytest.raises(ConfigurationError, match=r"is not empty .* \(it has a, b, photos\); choose another"):
         DataFolder(tmp_path).open(LAYOUT)
     assert not (tmp_path / "format.json").exists()
+    assert (tmp_path / "lock").read_text() == "of somebody else"
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
 def test_a_failed_start_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,54 @@
+"""The start of a child that reads its data for a long time, or that never serves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pravega_common.errors import ConfigurationError
+from pravega_spark.standalone.supervisor import ChildSpec, Supervisor, start_time_max_s
+from tests.support.fakes.clock import ManualClock
+
+PROGRAM = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+class PassingClock(ManualClock):
+    """Sleeping moves it."""
+
+    async def sleep(self, delay_s: float) -> None:
+        self._now_s += delay_s
+        await asyncio.sleep(0)
+
+
+def spec(folder: Path, ready: Callable[[], bool], is_loading: Callable[[], bool]) -> ChildSpec:
+    def asked(what: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+        async def answer() -> bool:
+            return what()
+
+        return answer
+
+    return ChildSpec("child", PROGRAM, folder / "child.log", asked(ready), is_loading=asked(is_loading))
+
+
+async def test_a_child_that_loads_its_data_is_waited_for(tmp_path: Path) -> None:
+    clock = PassingClock()
+    began_s = clock.monotonic_s()
+    loaded_s, serves_s = began_s + 10 * start_time_max_s, began_s + 11 * start_time_max_s - 1
+    child = spec(tmp_path, lambda: clock.monotonic_s() >= serves_s, lambda: clock.monotonic_s() < loaded_s)
+    supervisor = Supervisor([child], lambda changed: None, clock)
+    await supervisor.start()
+    assert clock.monotonic_s() >= serves_s
+    await supervisor.stop()
+
+
+async def test_a_child_that_neither_serves_nor_loads_is_given_up(tmp_path: Path) -> None:
+    clock = PassingClock()
+    supervisor = Supervisor([spec(tmp_path, lambda: False, lambda: False)], lambda changed: None, clock)
+    with pytest.raises(ConfigurationError, match="child does not serve after 60 s"):
+        await supervisor.start()
+    assert supervisor.children[0].process is not None
+    assert supervisor.children[0].process.returncode is not None
