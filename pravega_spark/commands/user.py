@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +13,10 @@ from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.password_file import (
     HashedPassword,
     User,
+    changing_users,
     checked_user_name,
     password_bytes_max,
     read_users,
-    write_users,
 )
 from pravega_spark.commands.arguments import JsonOption, YesOption
 from pravega_spark.commands.output import confirm, counted, print_json, print_table, say
@@ -48,11 +47,12 @@ def add(
 ) -> None:
     """Add a user, or give one another password. Without --access a user who is there keeps the entries, and a new one
     may do nothing."""
-    users = dict(_users(file))
-    known = users.get(checked_user_name(name))
-    entries = known.entries if known is not None and access is None else AccessEntries.parse(access or "")
-    users[name] = User(name, HashedPassword.of(_password(name, password_file)), entries)
-    write_users(file, users)
+    given = None if access is None else AccessEntries.parse(access)
+    password = HashedPassword.of(_password(checked_user_name(name), password_file))
+    with changing_users(file) as users:
+        known = users.get(name)
+        entries = given or (known.entries if known is not None and given is None else AccessEntries.parse(""))
+        users[name] = User(name, password, entries)
     say(f"user {name} {'has another password' if known else 'was added'}, with {counted(len(entries), 'access entry')}")
 
 
@@ -69,18 +69,14 @@ def list_users(file: FileOption, as_json: JsonOption = False) -> None:
 
 def remove(name: NameArgument, file: FileOption, yes: YesOption = False) -> None:
     """Take a user out. Controllers refuse the user within a second, stores when the last token ends."""
-    users = dict(read_users(file))
-    if name not in users:
+    if name not in read_users(file):
         raise NotFound(f"there is no user {name} in {file}")
     if not yes:
         confirm(f"Take user {name} out of {file}?", unasked="user remove")
-    del users[name]
-    write_users(file, users)
+    with changing_users(file) as users:
+        if users.pop(name, None) is None:
+            raise NotFound(f"user {name} was removed from {file} meanwhile")
     say(f"user {name} was removed")
-
-
-def _users(file: Path) -> Mapping[str, User]:
-    return read_users(file) if file.exists() else {}
 
 
 def _password(name: str, file: Path | None) -> bytes:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -106,6 +108,23 @@ def read_users(path: Path) -> Mapping[str, User]:
 
 
 _HEADER: Final = "# Users of a pravega-spark cluster; changed by: pravega-spark user\n"
+
+
+@contextlib.contextmanager
+def changing_users(path: Path) -> Iterator[dict[str, User]]:
+    """The users of the file, empty without a file, to be changed; they are written at the end, unless an error ends
+    it. One change at a time: a lock on the folder keeps others waiting, so nobody is asked anything inside."""
+    try:
+        folder = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigurationError(f"password file {path} cannot be changed: {error.strerror}") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        users = dict(read_users(path)) if path.exists() else {}
+        yield users
+        write_users(path, users)
+    finally:
+        os.close(folder)
 
 
 def write_users(path: Path, users: Mapping[str, User]) -> None:
