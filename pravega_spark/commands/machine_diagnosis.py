@@ -8,7 +8,9 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,8 @@ java_version_min: Final = 17
 pyarrow_version_min: Final = (18,)
 open_files_min: Final = 17_500
 """Files that a segment store of the default settings may have open."""
-pyspark_version: Final = (4, 3)
+pyspark_versions: Final = ((4, 0), (4, 3))
+"""The first and the last version of Spark that the connector is tested with."""
 program_time_max_s: Final = 5.0
 """How long a program may take to tell its version."""
 
@@ -30,15 +33,13 @@ def installed() -> list[Finding]:
     return [
         check("python", "use Python 3.11 or newer", _python),
         check("pravega-spark", "install it with: pip install pravega-spark", lambda: version("pravega-spark")),
-        check(
-            "pyspark",
-            "install it with: pip install 'pravega-spark[spark]'",
-            lambda: _package("pyspark", pyspark_version, is_exact=True),
-        ),
+        _optional_if_absent("pyspark", "only who uses Spark needs it: pip install 'pravega-spark[spark]'", _pyspark),
         check(
             "pyarrow", "install it with: pip install 'pyarrow>=18'", lambda: _package("pyarrow", pyarrow_version_min)
         ),
-        check("java", f"install Java {java_version_min} or newer, or set JAVA_HOME", _java),
+        _optional(
+            check("java", f"only Spark needs it: install Java {java_version_min} or newer, or set JAVA_HOME", _java)
+        ),
         _optional(
             check(
                 "redis",
@@ -61,13 +62,29 @@ def _python() -> str:
     return f"{sys.version.split()[0]} ({sys.executable})"
 
 
-def _package(name: str, wanted: tuple[int, ...], *, is_exact: bool = False) -> str:
+def _optional_if_absent(name: str, remedy: str, look: Callable[[], str]) -> Finding:
+    """A package that need not be there; another version of it than is supported is a failure."""
+    finding = check(name, remedy, look)
+    return _optional(finding) if find_spec(name) is None else finding
+
+
+def _package(name: str, wanted: tuple[int, ...]) -> str:
     found = version(name)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[: len(wanted)])
-    if numbers < wanted or (is_exact and numbers != wanted):
-        text = ".".join(map(str, wanted))
-        raise ValueError(f"{found} is installed, {text}{'' if is_exact else ' or newer'} is needed")
+    if _numbers(found, len(wanted)) < wanted:
+        raise ValueError(f"{found} is installed, {'.'.join(map(str, wanted))} or newer is needed")
     return found
+
+
+def _pyspark() -> str:
+    found = version("pyspark")
+    first, last = pyspark_versions
+    if not first <= _numbers(found, 2) <= last:
+        raise ValueError(f"{found} is installed, {first[0]}.{first[1]} to {last[0]}.{last[1]} are supported")
+    return found
+
+
+def _numbers(text: str, count: int) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:count])
 
 
 _open_files_remedy: Final = "only a standalone needs it: raise ulimit -n; with fewer a store serves fewer connections"
