@@ -1,7 +1,7 @@
 """Lists the streams of all scopes page by page, and searches their names.
 
-A page asks for the records of the streams on it alone. A search looks at a bounded number of names, and its answer has
-a token to go on from there.
+A page asks for the records of the streams on it alone. An answer looks at a bounded number of names, and into a bounded
+number of scopes, and has a token to go on from there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pravega_common.runtime.joined import all_ended
 
 rows_max: Final = 50
 names_looked_at_max: Final = 5_000
+scopes_looked_at_max: Final = 500
+"""Scopes that one answer looks into, with two requests to the stores each: about a second."""
 chunk_names: Final = 250
 """Names that are read from a scope's list at once."""
 scopes_chunk: Final = 100
@@ -79,19 +81,23 @@ async def list_streams(parts: WindowParts, wanted: Wanted, token: str = "") -> S
     """``InvalidArgument`` for a malformed token, ``ScopeNotFound``."""
     start = Position.from_token(token) if token else Position()
     found: list[_Named] = []
-    looked_at, following = 0, None
-    async for named in _names(parts, wanted.scope, start):
-        looked_at += 1
-        if wanted.takes(named.scope, named.name):
-            found.append(named)
-        if len(found) == rows_max or looked_at == names_looked_at_max:
-            following = named.after.token()
+    names, scopes, following = 0, 0, None
+    async for looked in _names(parts, wanted.scope, start):
+        if isinstance(looked, Position):
+            scopes, after = scopes + 1, looked
+        else:
+            names, after = names + 1, looked.after
+            if wanted.takes(looked.scope, looked.name):
+                found.append(looked)
+        if len(found) == rows_max or names == names_looked_at_max or scopes == scopes_looked_at_max:
+            following = after.token()
             break
     rows = await all_ended(_row(parts, named) for named in found)
-    return StreamListPage(streams=rows, names_looked_at=looked_at, next=following)
+    return StreamListPage(streams=rows, names_looked_at=names, next=following)
 
 
-async def _names(parts: WindowParts, only: str, start: Position) -> AsyncIterator[_Named]:
+async def _names(parts: WindowParts, only: str, start: Position) -> AsyncIterator[_Named | Position]:
+    """The names in their order, and behind those of each scope the position of the next one."""
     position = start
     while True:
         scopes, following = ([only], b"")
@@ -101,6 +107,7 @@ async def _names(parts: WindowParts, only: str, start: Position) -> AsyncIterato
             async for named in _names_of(parts, scopes[position.scope], position, required=bool(only)):
                 yield named
             position = Position(position.scopes, position.scope + 1)
+            yield position
         if not following:
             return
         position = Position(following.hex())

@@ -98,7 +98,7 @@ function emptyText(wanted, page) {
     "div",
     { class: "card empty" },
     element("p", {}, "There are no streams yet."),
-    element("p", {}, "Make one and write to it: ", element("code", {}, "pravega-spark stream create SCOPE/STREAM"), " and ", element("code", {}, "pravega-spark event write SCOPE/STREAM FILE"), "."),
+    element("p", {}, "Make one and write to it: ", element("code", {}, "pravega-spark stream create SCOPE/STREAM"), " and ", element("code", {}, "pravega-spark event write SCOPE/STREAM < FILE"), "."),
   );
 }
 

@@ -76,6 +76,20 @@ async def test_a_search_is_bounded_and_goes_on(
     assert not (await everything(window, Wanted("nothing like it")))[0]
 
 
+async def test_scopes_without_streams_are_bounded_too(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        await controller.store.create_scope(f"empty-{number:02}")
+    await fill(controller, "full", "last")
+    monkeypatch.setattr(stream_list, "scopes_looked_at_max", 10)
+    for chunk in (3, 10, 250):
+        monkeypatch.setattr(stream_list, "scopes_chunk", chunk)
+        for wanted in (Wanted(), Wanted("last")):
+            rows, pages = await everything(window, wanted)
+            assert [row.stream for row in rows] == ["last"] and pages == 4, chunk
+
+
 async def test_internal_streams_come_when_asked_for(controller: Controller, window: WindowParts) -> None:
     await fill(controller, "a", "one")
     assert [row.stream for row in (await list_streams(window, Wanted())).streams] == ["one"]
