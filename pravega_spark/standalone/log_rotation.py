@@ -49,18 +49,18 @@ class LogRotation(Service):
 def rotate(file: Path) -> None:
     """Move every older file one number on, copy the file to ``FILE.1``, and empty it.
 
-    ``OSError`` if there is no room; the file is as it was then.
+    ``OSError`` if there is no room; the file and the older ones are as they were then.
     """
-    for number in range(logs_kept - 1, 0, -1):
-        older = _numbered(file, number)
-        if older.exists():
-            os.replace(older, _numbered(file, number + 1))
     unfinished = file.with_name(f"{file.name}.new")
     try:
         with file.open("rb+") as source, unfinished.open("wb") as target:
             while piece := source.read(_copy_bytes):
                 target.write(piece)
             target.flush()
+            for number in range(logs_kept - 1, 0, -1):
+                older = _numbered(file, number)
+                if older.exists():
+                    os.replace(older, _numbered(file, number + 1))
             os.replace(unfinished, _numbered(file, 1))
             target.write(source.read())
             source.truncate(0)

@@ -53,3 +53,20 @@ async def test_only_what_grew_too_large_is_put_aside(tmp_path: Path, monkeypatch
     assert small.stat().st_size == 100
     assert rotation.is_running
     await rotation.stop()
+
+
+def test_where_there_is_no_room_the_older_ones_stay(tmp_path: Path) -> None:
+    """Each look at a full disk put the older ones aside, and after three of them they were gone."""
+    file = tmp_path / "store.log"
+    for number in range(logs_kept + 1):
+        file.write_text(f"{number}")
+        rotate(file)
+    file.write_text("last")
+    before = {entry.name: entry.read_text() for entry in tmp_path.iterdir()}
+    unwritable = tmp_path / "store.log.new"
+    unwritable.mkdir()
+    for _ in range(logs_kept):
+        with pytest.raises(OSError):
+            rotate(file)
+    unwritable.rmdir()
+    assert {entry.name: entry.read_text() for entry in tmp_path.iterdir()} == before
