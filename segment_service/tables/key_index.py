@@ -168,8 +168,9 @@ class KeyIndex:
     ) -> list[PageEntry] | None:
         """Entries in iteration order from an order key on, up to a key ``last`` (if not empty), a number and bytes of
         records; at least one if there is one. ``None`` if the index was cleared meanwhile."""
+        ordered = self._ordered
         await self.sort()
-        if not self.is_ordered:
+        if self._ordered is not ordered:  # also where it was sorted since then, with nothing or other keys in it
             return None
         found: list[PageEntry] = []
         size = 0

@@ -78,6 +78,32 @@ async def test_two_first_iterations_sort_once(monkeypatch: pytest.MonkeyPatch) -
     assert all(page == pages[0] for page in pages)
 
 
+@pytest.mark.parametrize("refilled", [0, 2_000])
+async def test_no_first_iteration_takes_a_cleared_index_for_the_end(refilled: int) -> None:
+    index = KeyIndex(lambda key: key, InlineBudget())
+    for number in range(1_500):
+        index.put(b"%d" % number, b"v", number, number)
+    pages = [asyncio.create_task(index.page(b"", True, 50, 1_000_000, b"")) for _ in range(3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    index.clear()
+    for number in range(refilled):
+        index.put(b"%d" % number, b"v", number, number)
+    assert await asyncio.gather(*pages) == [None] * 3
+    assert len(await index.page(b"", True, 50, 1_000_000, b"") or ()) == min(refilled, 50)
+
+
+async def test_first_iterations_of_a_table_that_is_given_up_begin_again() -> None:
+    store = await filled_store()
+    tables = TableExtension(store)
+    await tables.table_info(T)
+    pages = [asyncio.create_task(tables.iterate(T, 50)) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    await tables.container_gone(None)
+    assert [len((await page).entries) for page in pages] == [50] * 3
+
+
 async def test_a_cleared_index_holds_no_inline_bytes() -> None:
     budget = InlineBudget()
     index = KeyIndex(lambda key: key, budget)
