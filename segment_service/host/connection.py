@@ -46,7 +46,15 @@ from segment_service.contracts.spawn import Spawn
 from segment_service.host.append_processor import APPEND_COMMANDS, AppendProcessor
 from segment_service.host.budgets import ServerBudgets
 from segment_service.host.peer_watch import PeerWatch
-from segment_service.host.quota_bytes import TABLE_READS, TABLE_UPDATES, bucket_of_frame, owed_for, paid, pay_in_turn
+from segment_service.host.quota_bytes import (
+    TABLE_READS,
+    TABLE_UPDATES,
+    Owed,
+    bucket_of_frame,
+    owed_for,
+    paid,
+    pay_in_turn,
+)
 from segment_service.host.read_batches import begins_with_read
 from segment_service.host.refusals import connection_refusals, new_connection_pause_max_s, refused_in
 from segment_service.host.request_batches import CloseConnection
@@ -58,7 +66,8 @@ from segment_service.quotas.byte_bucket import ByteBucket
 from segment_service.quotas.scope_buckets import ByteQuotas
 
 bytes_in_flight_max: Final = 16 * 1024 * 1024
-"""Bytes of one connection's appends and table updates that are not answered yet, above which it is not read."""
+"""Bytes of one connection's appends and requests that are not answered yet, above which it is not read: further than
+the next frame that brings bytes, or at all if the requests alone are that many."""
 appends_in_flight_max: Final = 8_192
 """Appends of one connection that are not answered yet, above which it is not read."""
 requests_in_flight_max: Final = 256
@@ -178,6 +187,9 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_in_flight = 0
         self._appends_in_flight = 0
         self._requests_in_flight = 0
+        self._request_bytes = 0
+        """Of requests that were not replied to. Unlike ``_bytes_in_flight`` it has those whose answer was made, and is
+        made again when the peer may have it: they wait for nothing of the store's, and hold nobody else up."""
         self._tasks_begun = 0
         self._reads: set[asyncio.Task[Any]] = set()
         self._writable = asyncio.Event()
@@ -368,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._is_held_back
             or self._out_bytes >= unsent_bytes_max
             or self._requests_in_flight >= requests_in_flight_max
+            or self._request_bytes >= bytes_in_flight_max
         )
 
     def _must_wait(self, type_code: int, payload: memoryview) -> bool:
@@ -536,31 +549,55 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_pump()
 
     def _start_request(self, command: Command, payload_bytes: int) -> None:
+        self._request_bytes += payload_bytes
         self.in_flight_changed(payload_bytes, 0)
         self.spawn(self._serve(command, payload_bytes), type(command).__name__)
 
     async def _serve(self, command: Command, payload_bytes: int) -> None:
-        began_s = self._clock.monotonic_s()
         try:
-            reply = await self._requests.answer(command)
-            self._times.note_request(command, self._clock.monotonic_s() - began_s)
+            reply = await self._first_answer(command, payload_bytes)
             owed = owed_for(self._quotas.outward, command, reply) if self._quotas.outward else {}
-            if not paid(owed):
+            if not self._is_lost and not paid(owed):
                 # Not kept while it waits for its scope's turn: it is made again.
                 del reply
-                await pay_in_turn(owed)
+                await self._pay_in_turn(owed)
                 reply = await self._requests.answer(command)
             if self._has_large_answer(command) and (not self._writable.is_set() or self._budgets.unsent.is_full):
                 # As with reads of segments: answers are not kept for a slow peer, they are made again.
                 del reply
-                async with self._slow_reads:
-                    await self._budgets.unsent.wait_room()
-                    await self._writable.wait()
-                    self._reply_to(command, await self._requests.answer(command))
+                await self._reply_when_writable(command)
             else:
                 self._reply_to(command, reply)
         finally:
+            self._request_bytes -= payload_bytes
+
+    async def _first_answer(self, command: Command, payload_bytes: int) -> Command:
+        """The answer of the store; with it the request ends to be on its way there."""
+        began_s = self._clock.monotonic_s()
+        try:
+            reply = await self._requests.answer(command)
+        finally:
             self.in_flight_changed(-payload_bytes, 0)
+        self._times.note_request(command, self._clock.monotonic_s() - began_s)
+        return reply
+
+    async def _pay_in_turn(self, owed: Owed) -> None:
+        """Wait for the turn of each scope; cancelled when the connection is lost, as nothing is under way meanwhile."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._until_lost.add(task)
+        try:
+            await pay_in_turn(owed)
+        finally:
+            self._until_lost.discard(task)
+
+    async def _reply_when_writable(self, command: Command) -> None:
+        """Make the answer again when there is room for it, one at a time; none if the connection is lost by then."""
+        async with self._slow_reads:
+            if not self._is_lost:
+                await self._budgets.unsent.wait_room()
+                await self._writable.wait()
+            if not self._is_lost:
+                self._reply_to(command, await self._requests.answer(command))
 
     @staticmethod
     def _has_large_answer(command: Command) -> bool:

@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 from asyncio.selector_events import _SelectorSocketTransport
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -44,6 +44,7 @@ from pravega_common.wire.commands import (
     WireTableKey,
 )
 from pravega_common.wire.framing import FrameParser
+from segment_service.contracts.table_store import TableEntry
 from segment_service.host import connection as limits
 from segment_service.host.connection import Connection
 from segment_service.host.in_flight import InFlightBudget
@@ -203,6 +204,27 @@ async def test_a_read_of_the_same_large_key_again_and_again_is_an_error(
     await client.close()
 
 
+class HeldReads:
+    """Reads of tables that wait until ``gate`` is set."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.begun = 0
+
+
+def hold_reads_of_tables(tables: InMemoryTableStore, patch: pytest.MonkeyPatch) -> HeldReads:
+    held = HeldReads()
+    plain_get = tables.get
+
+    async def get(segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
+        held.begun += 1
+        await held.gate.wait()
+        return await plain_get(segment, keys)
+
+    patch.setattr(tables, "get", get)
+    return held
+
+
 KEY = WireTableKey(b"key")
 UPDATE = WireAttributeUpdate(b"a" * 16, 1, 0, 0)
 TOO_MANY = limits.request_items_max + 1
@@ -258,6 +280,53 @@ async def test_table_answers_are_not_kept_for_a_peer_that_does_not_take_them(
     seen = {(await client.expect(TableRead)).request_id for _ in range(count)}
     assert seen == set(range(count))
     await client.close()
+
+
+@needs_pauses
+async def test_table_reads_of_a_peer_that_does_not_take_answers_hold_up_no_append(
+    store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = InFlightBudget(bytes_max=5_000)
+    tables = InMemoryTableStore(store)
+    server = WireServer(store, tables, store, budget=budget)
+    await server.start()
+    await store.create_segment(SEGMENT)
+    slow, writer = await WireClient.connect(server.port), await WireClient.connect(server.port)
+    await writer.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
+    await writer.call(CreateTableSegment(2, TABLE), SegmentCreated)
+    await writer.call(UpdateTableEntries(3, TABLE, "", (LARGE,)), TableEntriesUpdated)
+    held = hold_reads_of_tables(tables, monkeypatch)
+    keys = (WireTableKey(b"large"),) * 15 + tuple(WireTableKey(b"%0100d" % number) for number in range(10))
+    count = 20
+    slow.send(*(ReadTable(number, TABLE, "", keys) for number in range(count)))
+    await eventually(lambda: held.begun == count and budget.is_full)
+    held.gate.set()
+    await writer.call(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 2), DataAppended)
+    assert {(await slow.expect(TableRead)).request_id for _ in range(count)} == set(range(count))
+    await slow.close()
+    await writer.close()
+    await server.stop()
+
+
+async def test_bytes_of_the_requests_of_a_connection_are_bounded(
+    store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "bytes_in_flight_max", 10_000)
+    tables = InMemoryTableStore(store)
+    server = WireServer(store, tables, store)
+    await server.start()
+    client = await WireClient.connect(server.port)
+    await client.call(CreateTableSegment(1, TABLE), SegmentCreated)
+    held = hold_reads_of_tables(tables, monkeypatch)
+    keys = tuple(WireTableKey(b"%0100d" % number) for number in range(10))
+    client.send(*(ReadTable(number, TABLE, "", keys) for number in range(50)))
+    await eventually(lambda: only_connection(server)._read_paused and held.begun > 0)
+    assert held.begun == 9
+    held.gate.set()
+    assert [(await client.expect(TableRead)).request_id for _ in range(50)] == list(range(50))
+    await client.call(KeepAlive(), KeepAlive)
+    await client.close()
+    await server.stop()
 
 
 async def test_a_reply_that_no_frame_holds_is_an_error(

@@ -11,6 +11,7 @@ from pravega_common.services.cluster.byte_limits import ByteLimits
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
 from segment_service.host import connection as limits
+from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -20,6 +21,7 @@ from tests.support.security import tokens_of
 from tests.support.wire_client import WireClient
 
 LIMITED, FREE = "scope/stream/0.#epoch.0", "other/stream/0.#epoch.0"
+TABLE = "scope/_kvtable_t/0.#epoch.0"
 MARK = "scope/_MARKmine/0.#epoch.0"
 WRITER = b"w" * 16
 EVENT = bytes(10_000)
@@ -29,12 +31,12 @@ FRAME = len(codec.encode(c.AppendBlockEnd(WRITER, len(EVENT), EVENT, 1, 1, 1))) 
 class Scene:
     """A server whose clock the test moves, with a segment of a limited scope and one of another."""
 
-    def __init__(self, *, with_keys: bool = False) -> None:
+    def __init__(self, *, with_keys: bool = False, budget: InFlightBudget | None = None) -> None:
         self.clock = ManualClock()
         self.store = InMemorySegmentStore()
         self.tables = InMemoryTableStore(self.store)
         tokens = tokens_of(self.clock) if with_keys else None
-        self.server = WireServer(self.store, self.tables, self.store, clock=self.clock, tokens=tokens)
+        self.server = WireServer(self.store, self.tables, self.store, clock=self.clock, tokens=tokens, budget=budget)
 
     def limit(self, bytes_in: int | None = None, bytes_out: int | None = None) -> None:
         self.server.quotas.share({"scope": ByteLimits(bytes_in, bytes_out)}, 1)
@@ -77,6 +79,12 @@ async def scene() -> AsyncIterator[Scene]:
 @pytest.fixture
 async def scene_with_keys() -> AsyncIterator[Scene]:
     async for one in _started(Scene(with_keys=True)):
+        yield one
+
+
+@pytest.fixture
+async def scene_with_a_small_budget() -> AsyncIterator[Scene]:
+    async for one in _started(Scene(budget=InFlightBudget(bytes_max=FRAME))):
         yield one
 
 
@@ -169,24 +177,23 @@ async def test_a_change_and_the_end_of_a_limit_take_effect_on_who_waits(scene: S
 
 
 async def test_updates_of_tables_count(scene: Scene) -> None:
-    table = "scope/_kvtable_t/0.#epoch.0"
     client = await scene.client()
-    await client.call(c.CreateTableSegment(1, table), c.SegmentCreated)
+    await client.call(c.CreateTableSegment(1, TABLE), c.SegmentCreated)
     scene.limit(bytes_in=10_000)
     entry = c.WireTableEntry(c.WireTableKey(b"k", -(2**63)), bytes(10_000))
-    update = c.UpdateTableEntries(2, table, "", (entry,))
+    update = c.UpdateTableEntries(2, TABLE, "", (entry,))
     client.send(update, update)
     await client.expect(c.TableEntriesUpdated)
-    bucket = scene.server.quotas.inward.of(table)
+    bucket = scene.server.quotas.inward.of(TABLE)
     assert bucket is not None
     await eventually(lambda: bucket.waiting == 1)
     await settle(scene, 0.5, 5)
     await client.expect(c.TableEntriesUpdated)
     scene.limit(bytes_out=10_000)
-    read = c.ReadTable(3, table, "", (c.WireTableKey(b"k", -(2**63)),))
+    read = c.ReadTable(3, TABLE, "", (c.WireTableKey(b"k", -(2**63)),))
     client.send(read, read, read)
     await client.expect(c.TableRead)
-    out = scene.server.quotas.outward.of(table)
+    out = scene.server.quotas.outward.of(TABLE)
     assert out is not None
     await eventually(lambda: out.waiting == 2)
     await settle(scene, 0.5, 5)
@@ -254,6 +261,41 @@ async def test_batches_of_reads_are_limited_by_scope(scene: Scene) -> None:
     assert [bytes(codec.decode_frame(one).data) for one in answered.replies] == [EVENT] * 4  # type: ignore[attr-defined]
     await client.close()
     await other.close()
+
+
+async def test_reads_of_tables_that_wait_for_a_quota_hold_nobody_up(scene_with_a_small_budget: Scene) -> None:
+    scene = scene_with_a_small_budget
+    client, other = await scene.client(), await scene.client(FREE)
+    await client.call(c.CreateTableSegment(1, TABLE), c.SegmentCreated)
+    scene.limit(bytes_out=1)
+    out = scene.server.quotas.outward.of(TABLE)
+    assert out is not None
+    keys = tuple(c.WireTableKey(b"%0100d" % number, -(2**63)) for number in range(10))
+    client.send(*(c.ReadTable(number, TABLE, "", keys) for number in range(20)))
+    await client.expect(c.TableRead)
+    await eventually(lambda: out.waiting == 19)
+    other.send(*appends(1, 3))
+    assert [(await other.expect(c.DataAppended)).event_number for _ in range(3)] == [1, 2, 3]
+    await client.close()
+    await other.close()
+
+
+async def test_reads_of_a_lost_connection_leave_the_line_and_pay_nothing(scene: Scene) -> None:
+    await scene.fill(LIMITED, 1)
+    client = await scene.client()
+    await client.call(c.CreateTableSegment(1, TABLE), c.SegmentCreated)
+    scene.limit(bytes_out=1)
+    out = scene.server.quotas.outward.of(TABLE)
+    assert out is not None
+    batch = c.RequestBatch(7, (codec.encode(c.ReadSegment(LIMITED, 0, 1_000, "", 1)),))
+    client.send(batch, batch, *(c.ReadTable(number, TABLE, "", (c.WireTableKey(b"k", 0),)) for number in range(20)))
+    await client.expect(c.RequestBatchAnswered)
+    await eventually(lambda: out.waiting == 21)
+    await client.close()
+    await eventually(lambda: out.waiting == 0)
+    await settle(scene, 1, 62)
+    assert out.is_open
+    assert scene.server.budgets.in_flight.bytes == 0
 
 
 async def test_reads_that_wait_for_a_quota_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
