@@ -2,7 +2,8 @@
 
 The parser owns the receive buffer that the transport fills (``asyncio.BufferedProtocol``). A payload is handed out as
 a read-only view of that buffer and stays valid for as long as somebody holds it: a buffer is only ever filled further,
-and when it is used up a new one is allocated, to which at most the one unfinished frame is copied.
+and when it is used up a new one is allocated, to which at most the one unfinished frame is copied. The parser itself
+keeps none that is used up: a connection that is idle after a large frame holds no memory for it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ receive_bytes_min: Final = 4 * 1024
 """A buffer with less free space than this is given up for a new one."""
 
 _HEADER = struct.Struct(">ii")
+_NO_BUFFER: Final = memoryview(b"")
 _TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS handshake (RFC 8446, 5.1), which begin no command's type."""
 
@@ -72,8 +74,7 @@ class FrameParser:
         self.begins_tls = False
         self._payload_bytes_max = payload_limit_bytes
         self._next_size = buffer_bytes_min
-        self._buffer = memoryview(b"")
-        self._readable = self._buffer
+        self._buffer = self._readable = _NO_BUFFER
         self._parsed = 0
         self._filled = 0
 
@@ -111,6 +112,8 @@ class FrameParser:
             frames.append((type_code, readable[position + 8 : end]))
             position = end
         self._parsed = position
+        if position == len(readable):
+            self._drop_buffer()
         return frames
 
     def feed(self, data: bytes | memoryview) -> list[Frame]:
@@ -133,10 +136,20 @@ class FrameParser:
         rest: int = frame_header_bytes + length - (self._filled - self._parsed)
         return max(rest, 1)
 
+    def _drop_buffer(self) -> None:
+        """Keep nothing of a buffer that is used up; the frames that were handed out keep it while they are held."""
+        self._grow()
+        self._buffer = self._readable = _NO_BUFFER
+        self._parsed = self._filled = 0
+
+    def _grow(self) -> None:
+        self._next_size = min(self._next_size * 2, buffer_bytes_max)
+
     def _replace_buffer(self) -> None:
         unfinished = self._readable[self._parsed : self._filled]
         size = max(self._next_size, len(unfinished) + self._space_needed())
-        self._next_size = min(self._next_size * 2, buffer_bytes_max) if len(self._buffer) else self._next_size
+        if len(self._buffer):
+            self._grow()
         fresh = self._new_buffer(size)
         fresh[: len(unfinished)] = unfinished
         self._filled = len(unfinished)

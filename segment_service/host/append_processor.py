@@ -91,6 +91,10 @@ class AppendPeer(Protocol):
         """Change the bytes and the number of appends that were taken and are not answered yet."""
         ...
 
+    def block_is_open(self, size: int) -> None:
+        """Note the bytes of the block that waits for its end, 0 if none does any more."""
+        ...
+
     def refused(self) -> None:
         """Note that a request was refused."""
         ...
@@ -157,6 +161,7 @@ class AppendProcessor:
         self._peer = peer
         self._tokens = tokens
         self._decoder = AppendDecoder()
+        self._has_open_block = False
         self._writers: dict[bytes, _Writer] = {}
 
     @property
@@ -175,9 +180,17 @@ class AppendProcessor:
             return
         append = self._decoder.accept(command)
         if append is not None:
+            if self._has_open_block:
+                self._note_block(0)
             self._append(append)
         elif isinstance(command, SetupAppend):
             self._set_up(command)
+        elif isinstance(command, AppendBlock):
+            self._note_block(len(command.data))
+
+    def _note_block(self, size: int) -> None:
+        self._has_open_block = size > 0
+        self._peer.block_is_open(size)
 
     # ---- set-up ------------------------------------------------------------------------------------------------------
 

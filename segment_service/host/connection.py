@@ -303,6 +303,10 @@ class Connection(asyncio.BufferedProtocol):
         if bytes_delta < 0 or appends_delta < 0:
             self._schedule_pump()
 
+    def block_is_open(self, size: int) -> None:
+        """Note the bytes of the append block that waits for its end."""
+        self._watch.block_is_open(size)
+
     def refused(self, requests: int = 1) -> None:
         """Note that requests were refused, so that a peer that goes on like that is read less."""
         self._hold_back(self._budgets.refusals.note(self.peer_host, requests))

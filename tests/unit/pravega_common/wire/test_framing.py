@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 
 import pytest
 
@@ -53,6 +54,31 @@ def test_a_frame_larger_than_every_buffer_arrives_whole() -> None:
     for start in range(0, len(stream), 100_000):
         got += parser.feed(stream[start : start + 100_000])
     assert plain(got) == [(3, payload), (100, b"")]
+
+
+class _Memory(bytearray):
+    """Memory of a buffer, which can be watched."""
+
+
+@pytest.mark.parametrize("large_bytes", [1_100_000, 3_000_000])
+def test_a_used_up_buffer_is_kept_by_its_views_only(large_bytes: int) -> None:
+    made: list[weakref.ref[_Memory]] = []
+
+    def new_buffer(size: int) -> memoryview:
+        memory = _Memory(size)
+        made.append(weakref.ref(memory))
+        return memoryview(memory)
+
+    parser = FrameParser(new_buffer=new_buffer)
+    payload = bytes(range(250)) * (large_bytes // 250)
+    held = parser.feed(frame(3, payload))
+    assert parser.unfinished_bytes == 0
+    assert plain(parser.feed(frame(100, b"") + frame(3, b"abc"))) == [(100, b""), (3, b"abc")]
+    assert plain(held) == [(3, payload)]
+    again = parser.feed(frame(3, payload))
+    assert len(made) == 4
+    del held, again
+    assert [memory() is None for memory in made] == [True] * 4
 
 
 def test_a_process_with_few_connections_reads_the_same_out_of_small_buffers() -> None:

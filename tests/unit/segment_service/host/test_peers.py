@@ -133,6 +133,31 @@ async def test_the_longest_open_large_frame_gives_way(serve: Serve, store: InMem
         await eventually(lambda: server.budgets.open_frames.bytes == 0)
 
 
+async def test_an_append_block_without_its_end_is_an_open_frame(serve: Serve, store: InMemorySegmentStore) -> None:
+    await store.create_segment(SEGMENT)
+    async with serve() as server:
+        open_frames = server.budgets.open_frames = OpenFrames(300_000)
+        old, young = [await WireClient.connect(server.port) for _ in range(2)]
+        block = AppendBlock(WRITER, bytes(150_000))
+        old.send(SetupAppend(1, WRITER, SEGMENT), block)
+        await eventually(lambda: open_frames.bytes == 150_000)
+        await old.expect(AppendSetup)
+        young.send(SetupAppend(2, WRITER, SEGMENT))
+        await young.expect(AppendSetup)
+        young.send(block)
+        await eventually(lambda: open_frames.bytes == 300_000)
+        old.send(AppendBlockEnd(WRITER, 150_000, b"", 1, 1, 2), block)
+        await old.expect(DataAppended)
+        await eventually(lambda: open_frames.bytes == 300_000)
+        old.send_raw(codec.encode(AppendBlockEnd(WRITER, 150_000, bytes(150_000), 1, 2, 3))[:70_000])
+        await young.closed_by_server()
+        assert "this one is open for longest" in reasons(server)[0]
+        await eventually(lambda: open_frames.bytes == 220_000)
+        await young.close()
+        await old.close()
+        await eventually(lambda: open_frames.bytes == 0)
+
+
 async def test_above_the_limit_only_controllers_are_served(serve: Serve) -> None:
     async with serve(connections_max=3) as server:
         clients = [await WireClient.connect(server.port) for _ in range(3)]
