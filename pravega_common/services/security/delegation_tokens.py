@@ -64,14 +64,18 @@ class DelegationTokens:
         self._life_s = max(life_ms // 1000, 1)
         self._verified: OrderedDict[str, VerifiedToken] = OrderedDict()
         self._own = ""
-        self._own_renewed_at_s = float("-inf")
+        self._own_signed_at_s = 0
+        """Seconds since 1970."""
 
     def internal(self) -> str:
-        """A token of this service itself; a new one once half the life of the last is over."""
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._own_renewed_at_s:
+        """A token of this service itself; a new one once half the life of the last is over.
+
+        By the time of day, by which tokens end: it goes on while the machine sleeps, and may be set.
+        """
+        now_s = self._clock.wall_ms() // 1000
+        if not self._own or not 0 <= now_s - self._own_signed_at_s < self._life_s / 2:
             self._own = self._signed({"sub": self._subject, "role": INTERNAL_ROLE})
-            self._own_renewed_at_s = now_s + self._life_s / 2
+            self._own_signed_at_s = now_s
         return self._own
 
     def sign(self, subject: str, permissions: Mapping[str, Permission]) -> str:

@@ -80,6 +80,18 @@ def test_a_service_may_do_everything_and_renews_its_token(tokens: DelegationToke
     assert second != first and tokens.verify(second).expires_s == found.expires_s + 301
 
 
+@pytest.mark.parametrize("step_ms", [3_600_000, 300_000, -3_600_000])
+def test_a_token_of_a_service_is_renewed_after_a_step_of_the_clock(
+    tokens: DelegationTokens, clock: ManualClock, step_ms: int
+) -> None:
+    """A machine that slept: its time of day went on, the time since its start stood still."""
+    first = tokens.internal()
+    clock._wall_offset_ms += step_ms
+    second = tokens.internal()
+    assert second != first and tokens.verify(second).expires_s == clock.wall_ms() // 1000 + 600
+    assert tokens.internal() is second
+
+
 def test_a_token_ends_after_its_life_and_the_skew(tokens: DelegationTokens, clock: ManualClock) -> None:
     token = tokens.internal()
     clock._now_s += 630
