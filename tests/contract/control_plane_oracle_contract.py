@@ -77,6 +77,11 @@ class ControlPlaneOracleContract:
         assert await two.current_epoch(3) == 11
         assert await two.take_epoch(4, "b") == 1
 
+    async def test_many_calls_at_a_time_wait_for_each_other(self, cpos: Pair) -> None:
+        one, _ = cpos
+        taken = await asyncio.gather(*(one.take_epoch(number, "a") for number in range(100)))
+        assert taken == await asyncio.gather(*(one.current_epoch(number) for number in range(100))) == [1] * 100
+
     async def test_concurrent_epochs_are_distinct(self, cpos: Pair) -> None:
         one, two = cpos
         epochs = await asyncio.gather(*(cpo.take_epoch(0, "x") for cpo in (one, two) for _ in range(10)))

@@ -13,9 +13,11 @@ import pytest
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
 from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster import redis_cpo
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.cluster.sqlite_cpo import SqliteCPO
 from tests.contract.control_plane_oracle_contract import ControlPlaneOracleContract, LetExpire, Pair
+from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.server_fixtures import redis_server as redis_server
@@ -139,3 +141,16 @@ class TestRedisCPO(ControlPlaneOracleContract):
             await asyncio.sleep(ttl_ms / 1000 + 0.02)
 
         return expire
+
+    async def test_a_call_waits_for_others_for_a_limited_time(
+        self, cpos: Pair, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(redis_cpo, "turn_max_s", 0.3)
+        one, two = cpos
+        waiting = [asyncio.create_task(one.wait_assignment(0, 60)) for _ in range(redis_cpo.connections_max)]
+        await eventually(lambda: one._turns.locked())  # type: ignore[attr-defined]
+        with pytest.raises(Unavailable, match=r"16 calls are under way, and none ended within 0 s"):
+            for _ in range(1_000):  # some of the others may still be about to read
+                await one.current_epoch(1)
+        await two.put_assignment(0, {0: "a"})
+        assert {(await task).version for task in waiting} == {1}

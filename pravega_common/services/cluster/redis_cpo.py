@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -46,6 +48,9 @@ call_timeout_s: Final = 5.0
 audit_period_s: Final = 10.0
 """Time after which a call reads the server's settings again; not where unsafe ones are allowed, which is said once."""
 connections_max: Final = 16
+"""Connections of a process, and so calls at a time: one more waits, as the containers of a store all start together."""
+turn_max_s: Final = 5.0
+"""Time that a call waits until fewer others are under way."""
 assignment_poll_s: Final = 2.0
 """Longest blocking read; between two of them the assignment itself is read, in case the wake-up was lost."""
 call_limits: Final = RetryLimits(attempts_max=3, pause_s=lambda failed: 0.0)
@@ -257,6 +262,7 @@ class RedisCPO:
         self._clock = clock or SystemClock()
         self._access = access
         self._pool = _pool(address, access)
+        self._turns = asyncio.Semaphore(connections_max)
         self._audit_due_s = 0.0
         """Time of the next look at the server's settings, which others may change while it runs."""
         self._log = structlog.get_logger()
@@ -427,6 +433,24 @@ class RedisCPO:
         )
 
     async def _call_once(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
+        async with self._turn():
+            return await self._ask(command, changes=changes)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until the pool has a connection left: it raises for one that it has not."""
+        try:
+            async with asyncio.timeout(turn_max_s):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            reason = f"{connections_max} calls are under way, and none ended within {turn_max_s:.0f} s"
+            raise Unavailable(f"CPO at {self._address}: {reason}") from error
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    async def _ask(self, command: tuple[Answer, ...], *, changes: bool) -> Answer:
         connection = await self._connect()
         try:
             await connection.send_command(*command)
