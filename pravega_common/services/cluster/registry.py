@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption
@@ -16,8 +19,12 @@ CONTROLLER_KIND: Final = "controller"
 CONTAINER_COUNT_KEY: Final = "containers"
 """Constant: the number of containers, in decimal."""
 ASSIGNMENT_LEADER_ROLE: Final = "assignment"
+failure_reasons_bytes_max: Final = 16 * 1024
+"""Bytes of JSON of the errors that travel with a lease: a store of many failed containers must be able to renew it."""
 problems_max: Final = 20
 """Problems that travel with a lease, so that its size has a limit; there are fewer kinds."""
+
+_separator_bytes: Final = len(", ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class Member:
     incarnation: str = ""
     failed_containers: tuple[tuple[int, int], ...] = ()
     failure_reasons: tuple[tuple[int, str], ...] = ()
-    """The errors of these containers, which a controller logs."""
+    """The errors of these containers, which a controller logs: of the first ones, as far as they fit a lease."""
     tls: bool = False
     """Whether its port speaks TLS. A member without has no such key, as before there was one."""
     load: StoreLoad | None = None
@@ -47,7 +54,7 @@ class Member:
             "port": self.port,
             "incarnation": self.incarnation,
             "failed_containers": [list(item) for item in self.failed_containers],
-            "failure_reasons": [list(item) for item in self.failure_reasons],
+            "failure_reasons": _that_fit(self.failure_reasons),
             **({"tls": True} if self.tls else {}),
             **({} if self.load is None else {"load": self.load.to_payload()}),
             **({"problems": [one.to_json() for one in self.problems[:problems_max]]} if self.problems else {}),
@@ -68,3 +75,9 @@ class Member:
             return cls(host, port, incarnation, failed, reasons, speaks_tls, load, problems)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataCorruption(f"membership payload {payload!r} is not one: {error}") from error
+
+
+def _that_fit(reasons: Sequence[tuple[int, str]]) -> list[list[int | str]]:
+    """The first reasons, up to the limit of their bytes."""
+    ends = accumulate(len(json.dumps(reason)) + _separator_bytes for reason in reasons)
+    return [list(reason) for reason, end in zip(reasons, ends, strict=True) if end <= failure_reasons_bytes_max]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from pravega_common.errors import ContainerNotHosted, Unavailable
-from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member, failure_reasons_bytes_max
 from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.manager import ContainerManager, ManagerConfig
 from segment_service.container.registry import ContainerRegistry
@@ -134,6 +135,24 @@ async def test_a_log_that_was_lost_is_reported_with_the_reason(cluster: Cluster)
     assert manager.not_serving == {0: {"state": "failed", "reason": reason}}
     await pass_time(cluster.clock, 10)
     assert cluster.kit.logs.entries(0) == []
+
+
+async def test_reasons_of_many_failures_do_not_cost_the_lease(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    count = 150
+    await cluster.assign(dict.fromkeys(range(count), "one"))
+    await eventually(lambda: len(hosted(registry)) == count, "the containers run")
+    for number in range(1, count):
+        registry.get(number).fail(RuntimeError("é" * 600))
+    await eventually(lambda: hosted(registry) == {0}, "all but one have failed")
+    manager = cluster.stores["one"][0]
+    await pass_time(cluster.clock, 2)
+    assert await reports(cluster, "one", tuple((number, 1) for number in range(1, count)))
+    assert manager.lease_left_s > 0 and len(manager.not_serving) == count - 1
+    payload = (await cluster.cpo.members(SEGMENT_STORE_KIND))["one"]
+    reasons = Member.from_payload(payload).failure_reasons
+    assert reasons and all(reason.endswith("é" * 100) for _, reason in reasons)
+    assert len(json.dumps(payload["failure_reasons"])) <= failure_reasons_bytes_max
 
 
 async def test_a_start_that_waits_is_given_up_with_the_assignment(cluster: Cluster) -> None:
