@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from pravega_common.errors import AccessDenied, InvalidArgument
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
@@ -76,7 +78,7 @@ class AsyncStreamClient:
 
         ``streams``: names, read from their heads; or names with ``HEAD``, ``TAIL`` or a cut each. ``end``: cuts at
         which the group stops reading. ``retention``: whether the group's position holds retention back, published on
-        request or by itself.
+        request, or by itself from here on. After an error the call may be repeated.
         """
         starts = streams if isinstance(streams, Mapping) else dict.fromkeys(streams, HEAD)
         configuration = GroupConfiguration(
@@ -84,18 +86,23 @@ class AsyncStreamClient:
             {(scope, stream): cut for stream, cut in (end or {}).items()},
             refresh_time_ms,
         )
-        publisher = None
-        if retention is not ReaderGroupRetention.NONE:
-            registration = await asyncio.to_thread(
-                self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
-            )
-            publisher = self._publisher(registration)
-        return await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
+        if retention is ReaderGroupRetention.NONE:
+            publisher = await self._publisher_of(scope, group)
+            return await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
+        registration = await asyncio.to_thread(
+            self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
+        )
+        publisher = CutPublisher(self._cluster, registration, self._send_cut)
+        made = await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
+        if publisher.is_automatic:
+            # Until there is a cut retention waits for nothing, and readers may come much later.
+            with suppress(InvalidArgument):  # A group that existed may stand before what it has published.
+                await made.publish_cuts()
+        return made
 
     async def open_reader_group(self, scope: str, group: str) -> ReaderGroup:
         """Join a reader group that exists: ``NotFound``."""
-        registration = await asyncio.to_thread(self._groups.find, scope, group)
-        return await ReaderGroup(self._cluster, scope, group, self._publisher(registration)).open()
+        return await ReaderGroup(self._cluster, scope, group, await self._publisher_of(scope, group)).open()
 
     async def delete_reader_group(self, scope: str, group: str) -> bool:
         """Delete a group with its registration; whether it was there."""
@@ -104,7 +111,12 @@ class AsyncStreamClient:
             await asyncio.to_thread(self._groups.delete, registration)
         return await ReaderGroup(self._cluster, scope, group).delete() or registration is not None
 
-    def _publisher(self, registration: GroupRegistration | None) -> CutPublisher | None:
+    async def _publisher_of(self, scope: str, group: str) -> CutPublisher | None:
+        """The publisher of a group that is registered; None also for who may read its streams and no registration."""
+        try:
+            registration = await asyncio.to_thread(self._groups.find, scope, group)
+        except AccessDenied:
+            return None
         return None if registration is None else CutPublisher(self._cluster, registration, self._send_cut)
 
     async def _send_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:

@@ -11,7 +11,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import parse_segment_name
 from pravega_streams.readers.cluster import ReaderCluster
-from pravega_streams.readers.group_state import GroupState, Positions, StreamName
+from pravega_streams.readers.group_state import OTHER_CLIENT, GroupState, Positions, StreamName
 
 publish_interval_s: Final = 30.0
 """The pause between two publications of a group, as between the Java client's automatic checkpoints."""
@@ -37,7 +37,11 @@ async def group_cuts(cluster: ReaderCluster, state: GroupState) -> dict[StreamNa
 
 
 class CutPublisher:
-    """Publishes a group's cuts from one of its readers, the first by name, every ``publish_interval_s``."""
+    """Publishes a group's cuts from one of its readers every ``publish_interval_s``: from the first by name of those of
+    this client, as those of the Rust client publish nothing.
+
+    A subscriber without a cut holds nothing back: the first one is published when the group is made.
+    """
 
     def __init__(self, cluster: ReaderCluster, registration: GroupRegistration, send: SendCut) -> None:
         self._cluster = cluster
@@ -46,22 +50,38 @@ class CutPublisher:
         self._due_s = cluster.clock.monotonic_s()
         self._published: dict[StreamName, SegmentOffsets] = {}
 
-    async def publish_if_due(self, state: GroupState, reader: str) -> None:
-        """Publish the recorded positions if it is this reader's turn. A failure is noted and does not stop the reader:
-        retention keeps more than it must until the next turn."""
-        now_s = self._cluster.clock.monotonic_s()
-        automatic = self._registration.retention is ReaderGroupRetention.AUTOMATIC
-        if not automatic or now_s < self._due_s or state.readers[:1] != [reader]:
-            return
-        self._due_s = now_s + publish_interval_s
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the group publishes by itself."""
+        return self._registration.retention is ReaderGroupRetention.AUTOMATIC
+
+    def is_due(self, state: GroupState, reader: str) -> bool:
+        """Whether it is this reader's turn to publish."""
+        if not self.is_automatic or self._cluster.clock.monotonic_s() < self._due_s:
+            return False
+        able = (name for name in state.readers if state.incarnations.get(name, OTHER_CLIENT) != OTHER_CLIENT)
+        return next(able, None) == reader
+
+    async def publish_recorded(self, state: GroupState) -> None:
+        """Publish the recorded positions. A failure is noted, and retention waits where it did until the next turn."""
+        self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
         try:
             await self.publish(await group_cuts(self._cluster, state))
         except PravegaError as error:
-            _log.warning("the cut of reader group %s was not published: %s", self._registration.subscriber, error)
+            _log.warning("a cut of reader group %s was not published: %s", self._registration.subscriber, error)
 
     async def publish(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
-        """Publish cuts, those that changed. Errors: those of ``ReaderGroupClient.update_cut``."""
+        """Publish cuts, those that changed. Errors: those of ``ReaderGroupClient.update_cut``, the first of them once
+        the cuts of all streams were tried."""
+        failures: list[PravegaError] = []
         for (scope, stream), cut in cuts.items():
-            if self._published.get((scope, stream)) != cut:
+            if self._published.get((scope, stream)) == cut:
+                continue
+            try:
                 await self._send(self._registration, scope, stream, cut)
+            except PravegaError as error:
+                failures.append(error)
+            else:
                 self._published[scope, stream] = cut
+        if failures:
+            raise failures[0]

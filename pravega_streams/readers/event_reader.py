@@ -46,6 +46,7 @@ class EventReader:
         self._table = table
         self._member = member
         self._publisher = publisher
+        self._publication: asyncio.Task[None] | None = None
         self._reads = SegmentReads(cluster.resolver)
         self._feeds: dict[str, SegmentFeed] = {}
         self._news = asyncio.Event()
@@ -158,8 +159,17 @@ class EventReader:
 
         await self._change(transition)
         self._refresh_at_s = self._now_s() + self._table.state.config.refresh_time_ms / 1000
-        if self._publisher is not None:
-            await self._publisher.publish_if_due(self._table.state, self._member.reader)
+        self._publish_if_due()
+
+    def _publish_if_due(self) -> None:
+        """Begin to publish the recorded positions. In a task: the controller may be away, and the stores are not."""
+        if (last := self._publication) is not None and last.done():
+            self._publication = None
+            last.result()  # A fault of the program is not to end unseen.
+        state, reader = self._table.state, self._member.reader
+        if self._publication is None and self._publisher is not None and self._publisher.is_due(state, reader):
+            work = self._publisher.publish_recorded(state)
+            self._publication = asyncio.create_task(work, name=f"publish cuts of {reader}")
 
     async def _refresh_if_due(self) -> None:
         self._check_online()
@@ -271,6 +281,8 @@ class EventReader:
             feed.stop()
         self._feeds.clear()
         self._reads.close()
+        if self._publication is not None:
+            self._publication.cancel()
 
     def _now_s(self) -> float:
         return self._cluster.clock.monotonic_s()

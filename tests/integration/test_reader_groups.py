@@ -19,6 +19,7 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.stream_lags import StreamLagClient
 from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.readers.event_reader import EventReader
@@ -345,6 +346,10 @@ async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_cli
         SCOPE, name, [stream], refresh_time_ms=REFRESH_MS, retention=ReaderGroupRetention.AUTOMATIC
     )
     assert client._groups.subscribers(SCOPE, stream) == [f"{SCOPE}/{name}"]
+    lag = StreamLagClient(client.controller.transport).describe([(SCOPE, stream)])[0]
+    assert lag.subscribers[0].updated_ms, "retention waits for the group before it has a reader"
+    joined = await client.create_reader_group(SCOPE, name, [stream])
+    await joined.publish_cuts()
     await asyncio.to_thread(write, writer_client, stream, written, 2)
     log = Log()
     async with await group.create_reader("r") as reader:

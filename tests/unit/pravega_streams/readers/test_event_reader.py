@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.readers import segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.event_reader import EventReader
-from pravega_streams.readers.group_state import HEAD, GroupConfiguration
+from pravega_streams.readers.group_state import HEAD, OTHER_CLIENT, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient, TableItem
@@ -355,3 +357,65 @@ async def test_a_reader_that_comes_while_a_dead_one_of_its_name_is_taken_out_sta
         await dead.refresh()
     async with later.pop() as reader:
         assert await take(reader, 1) == [b"two"]
+
+
+# ---- retention
+
+
+@dataclass
+class SentCuts:
+    """The cuts that a group published, by name of the stream; ``refused`` streams are unknown."""
+
+    cuts: list[tuple[str, SegmentOffsets]] = field(default_factory=list)
+    refused: str = ""
+
+    async def send(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        if stream == self.refused:
+            raise NotFound(f"there is no stream {scope}/{stream}")
+        self.cuts.append((stream, cut))
+
+
+def publisher_of(group: ReaderGroup, send: Callable[..., Awaitable[None]]) -> CutPublisher:
+    registration = GroupRegistration(SCOPE, group.name, "id", 0, ReaderGroupRetention.AUTOMATIC)
+    return CutPublisher(group._cluster, registration, send)
+
+
+async def test_the_first_reader_that_can_publishes(group: ReaderGroup) -> None:
+    """A reader of the Rust client publishes nothing, whatever its name."""
+    await group._table.update(
+        lambda state: (
+            replace(state, assigned={"a": {}}, incarnations={"a": OTHER_CLIENT}) if "a" not in state.assigned else state
+        )
+    )
+    sent = SentCuts()
+    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, sent.send))
+    async with await registered.create_reader("b"), await registered.create_reader("c"):
+        await eventually(lambda: sent.cuts == [(STREAM, {0: 0})])
+
+
+async def test_a_stream_that_refuses_its_cut_keeps_no_other_from_being_published(group: ReaderGroup) -> None:
+    sent = SentCuts(refused="gone")
+    publisher = publisher_of(group, sent.send)
+    with pytest.raises(NotFound):
+        await publisher.publish({(SCOPE, "gone"): {0: 1}, (SCOPE, STREAM): {0: 2}})
+    assert sent.cuts == [(STREAM, {0: 2})]
+
+
+async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
+    is_sending, is_given_up = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        is_sending.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_given_up.set()
+
+    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, hang))
+    await segments.append(S0, [framed(b"one")])
+    async with asyncio.timeout(20), await registered.create_reader("r") as reader:
+        await is_sending.wait()
+        await reader.refresh()
+        assert await take(reader, 1) == [b"one"]
+    async with asyncio.timeout(20):
+        await is_given_up.wait()
