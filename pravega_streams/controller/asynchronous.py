@@ -59,3 +59,7 @@ class AsyncController:
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         return await asyncio.to_thread(self.client.is_cut_valid, scope, stream, cut)
+
+    async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
+        """``InvalidArgument`` where the end lies before the start."""
+        return await asyncio.to_thread(self.client.segments_between, scope, stream, start, end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import EndpointResolver
-from pravega_streams.readers.group_state import HEAD, TAIL, GroupConfiguration, Positions, Start, StreamName
+from pravega_streams.readers.group_state import HEAD, TAIL, GroupConfiguration, Positions, Start, StreamName, cuts_of
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 
@@ -38,6 +38,12 @@ class StreamMetadata(Protocol):
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         """Return whether the cut's segments belong together and cover the key space."""
+        ...
+
+    async def segments_between(
+        self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets
+    ) -> Sequence[int]:
+        """Return the ids of the segments from one cut to another; ``InvalidArgument`` where the end lies before."""
         ...
 
 
@@ -67,6 +73,12 @@ class ReaderCluster:
         for bounded, end in configuration.end.items():
             await self._check_cut(bounded, end)
         return positions
+
+    async def check_ends(self, end: Mapping[StreamName, SegmentOffsets], positions: Positions) -> None:
+        """``InvalidArgument`` if positions lie behind an end: a group would read on from there without one."""
+        starts = cuts_of(positions)
+        for stream, cut in end.items():
+            await self.metadata.segments_between(*stream, starts[stream], cut)
 
     async def _cut_of(self, stream: StreamName, start: Start) -> SegmentOffsets:
         if start == HEAD:

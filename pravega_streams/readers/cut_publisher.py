@@ -9,9 +9,8 @@ from typing import Final
 from pravega_common.errors import PravegaError
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import parse_segment_name
 from pravega_streams.readers.cluster import ReaderCluster
-from pravega_streams.readers.group_state import OTHER_CLIENT, GroupState, Positions, StreamName
+from pravega_streams.readers.group_state import OTHER_CLIENT, GroupState, StreamName, cuts_of
 
 publish_interval_s: Final = 30.0
 """The pause between two publications of a group, as between the Java client's automatic checkpoints."""
@@ -19,15 +18,6 @@ _log: Final = logging.getLogger(__name__)
 
 SendCut = Callable[[GroupRegistration, str, str, SegmentOffsets], Awaitable[None]]
 """Sends the cut of a stream to the controller."""
-
-
-def cuts_of(positions: Positions) -> dict[StreamName, dict[int, int]]:
-    """Positions as one cut a stream."""
-    cuts: dict[StreamName, dict[int, int]] = {}
-    for segment, offset in positions.items():
-        name = parse_segment_name(segment)
-        cuts.setdefault((name.scope, name.stream), {})[name.segment_id] = offset
-    return cuts
 
 
 async def group_cuts(cluster: ReaderCluster, state: GroupState) -> dict[StreamName, dict[int, int]]:

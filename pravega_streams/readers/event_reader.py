@@ -208,9 +208,14 @@ class EventReader:
         await self._change(transition)
 
     async def _successors(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
-        """The successors of a segment that was read to its end; None if they are not known yet."""
-        if feed.offset == self._table.state.config.end_of(feed.segment):
+        """What the group is to read behind a segment that was read to its end; None if it is not known yet."""
+        end = self._table.state.config.end_of(feed.segment)
+        if end is not None and feed.offset >= end:
             return {}
+        return await self._following(feed)
+
+    async def _following(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
+        """What follows a segment in its stream, wherever the group ends; None if it is not known yet."""
         name = parse_segment_name(feed.segment)
         found = await self._cluster.metadata.successors(name.scope, name.stream, name.segment_id)
         if not found and await self._cluster.metadata.current_segments(name.scope, name.stream):
@@ -257,11 +262,13 @@ class EventReader:
             raise EventsTruncated(feed.segment, offset, start)
 
     async def _skip_segment(self, feed: SegmentFeed, error: SegmentNotFound) -> PravegaError:
-        """A segment that is gone was truncated as a whole, if its stream goes on behind it."""
-        successors = await self._successors(feed)
+        """A segment that is gone was truncated as a whole, if its stream goes on behind it; its end counts as read."""
+        successors = await self._following(feed)
         if not successors:
             feed.start()
             return error
+        if self._table.state.config.end_of(feed.segment) is not None:
+            successors = {}
         await self._complete(feed, successors)
         return EventsTruncated(feed.segment, feed.offset, None)
 

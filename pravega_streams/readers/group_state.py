@@ -23,6 +23,15 @@ Positions = Mapping[str, int]
 """Offsets in bytes by qualified segment name."""
 
 
+def cuts_of(positions: Positions) -> dict[StreamName, dict[int, int]]:
+    """Positions as one cut a stream."""
+    cuts: dict[StreamName, dict[int, int]] = {}
+    for segment, offset in positions.items():
+        name = parse_segment_name(segment)
+        cuts.setdefault((name.scope, name.stream), {})[name.segment_id] = offset
+    return cuts
+
+
 @dataclass(frozen=True, slots=True)
 class GroupConfiguration:
     """The streams of a group, where each starts, and where it ends if it does.

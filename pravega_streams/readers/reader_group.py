@@ -12,7 +12,7 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.cluster import ReaderCluster
-from pravega_streams.readers.cut_publisher import CutPublisher, cuts_of, group_cuts
+from pravega_streams.readers.cut_publisher import CutPublisher, group_cuts
 from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import (
     OTHER_CLIENT,
@@ -21,6 +21,7 @@ from pravega_streams.readers.group_state import (
     GroupState,
     Positions,
     StreamName,
+    cuts_of,
 )
 from pravega_streams.readers.group_table import GroupTable
 
@@ -50,8 +51,13 @@ class ReaderGroup:
         self._unfinished: dict[str, GroupMember] = {}
 
     async def create(self, configuration: GroupConfiguration) -> ReaderGroup:
-        """Make the group where its streams start, unless it exists already: then it stays as it is."""
+        """Make the group where its streams start, unless it exists already: then it stays as it is.
+
+        ``InvalidArgument`` for cuts that are not of their streams, and for an end that lies before the start.
+        """
         positions = await self._cluster.start_positions(configuration)
+        if configuration.end and not await self._exists():
+            await self._cluster.check_ends(configuration.end, positions)
         await self._table.create(GroupState(configuration, positions))
         return self
 
@@ -59,6 +65,13 @@ class ReaderGroup:
         """Look at the group, which must exist: ``NotFound``."""
         await self._table.refresh()
         return self
+
+    async def _exists(self) -> bool:
+        try:
+            await self._table.refresh()
+        except NotFound:
+            return False
+        return True
 
     async def delete(self) -> bool:
         """Delete the group's state; its readers are offline then. Returns whether it was there."""
@@ -140,9 +153,14 @@ class ReaderGroup:
         await self._publisher.publish(cuts or await group_cuts(self._cluster, await self._table.refresh()))
 
     async def reset(self, cuts: Cuts) -> None:
-        """Begin again at a cut of every stream of the group. All readers are offline then and must be created again."""
+        """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.
+
+        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it.
+        """
         start = GroupConfiguration(dict(cuts), {}, self.configuration.refresh_time_ms)
         positions = await self._cluster.start_positions(start)
+        bounded = {stream: end for stream, end in self.configuration.end.items() if stream in cuts}
+        await self._cluster.check_ends(bounded, positions)
         await self._table.update(lambda state: transitions.reset(state, positions))
 
     # ---- checkpoints

@@ -39,6 +39,9 @@ class FakeEventStream:
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         return True
 
+    async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
+        return sorted({*start, *end})
+
 
 @pytest.fixture
 async def world() -> AsyncIterator[EventWorld]:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    AlreadyExists,
+    DataCorruption,
+    InvalidArgument,
+    NotFound,
+    SegmentNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name
@@ -54,7 +62,12 @@ class FakeStream:
         return [Successor(SegmentRange(scope, stream, item, 0.0, 1.0), before) for item, before in found.items()]
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
-        return 0 in cut
+        return bool(cut)
+
+    async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
+        if min(start) > max(end) or any(offset > end.get(item, offset) for item, offset in start.items()):
+            raise InvalidArgument(f"cut {end} lies before {start}")
+        return sorted({*start, *end})
 
 
 class TablesAway(TableClient):
@@ -357,6 +370,66 @@ async def test_a_reader_that_comes_while_a_dead_one_of_its_name_is_taken_out_sta
         await dead.refresh()
     async with later.pop() as reader:
         assert await take(reader, 1) == [b"two"]
+
+
+# ---- a group with an end
+
+ENDING = GroupConfiguration({(SCOPE, STREAM): HEAD}, {(SCOPE, STREAM): {0: 11}}, 20)
+
+
+async def all_events(reader: EventReader) -> list[bytes]:
+    async with asyncio.timeout(20):
+        return [bytes(event) async for event in reader.events()]
+
+
+async def test_a_group_whose_end_was_truncated_has_ended(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """Whether the segment goes on behind the end or was sealed there, nothing behind the end is read."""
+    bounded = await ReaderGroup(group._cluster, SCOPE, "bounded").create(ENDING)
+    scaled = await ReaderGroup(group._cluster, SCOPE, "scaled").create(ENDING)
+    await segments.append(S0, [framed(b"one", b"two", b"three")])
+    await segments.truncate(S0, 22)
+    async with await bounded.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated) as caught:
+            await all_events(reader)
+        assert (caught.value.offset, caught.value.next_offset) == (0, 22)
+        assert await all_events(reader) == []
+    await segments.seal(S0)
+    await segments.create_segment(S1)
+    await segments.append(S1, [framed(b"behind the end")])
+    stream.open, stream.following = [1 << 32 | 1], {0: {1 << 32 | 1: (0,)}}
+    async with await scaled.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated):
+            await all_events(reader)
+        assert await all_events(reader) == []
+
+
+async def test_a_group_whose_last_segment_is_gone_has_ended(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    bounded = await ReaderGroup(group._cluster, SCOPE, "bounded").create(ENDING)
+    await segments.delete(S0)
+    await segments.create_segment(S1)
+    await segments.append(S1, [framed(b"behind the end")])
+    stream.open, stream.following = [1 << 32 | 1], {0: {1 << 32 | 1: (0,)}}
+    async with await bounded.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated) as caught:
+            await all_events(reader)
+        assert (caught.value.offset, caught.value.next_offset) == (0, None)
+        assert await all_events(reader) == []
+
+
+@pytest.mark.parametrize("start", [{0: 12}, {1 << 32 | 1: 0}])
+async def test_a_group_does_not_begin_behind_its_end(group: ReaderGroup, start: SegmentOffsets) -> None:
+    bounded = ReaderGroup(group._cluster, SCOPE, "bounded")
+    behind = replace(ENDING, start={(SCOPE, STREAM): start})
+    with pytest.raises(InvalidArgument, match="lies before"):
+        await bounded.create(behind)
+    await bounded.create(ENDING)
+    assert (await bounded.create(behind)).configuration == ENDING, "the group that exists is joined"
+    with pytest.raises(InvalidArgument, match="lies before"):
+        await bounded.reset({(SCOPE, STREAM): start})
 
 
 # ---- retention
