@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pravega_common.errors import (
@@ -14,6 +17,7 @@ from pravega_common.errors import (
     SegmentSealed,
     SegmentTruncated,
     StreamSealed,
+    Unavailable,
     UnknownOutcome,
 )
 from pravega_common.names import segment_name
@@ -118,13 +122,48 @@ class ByteStream(io.RawIOBase):
         self._offset += len(data)
         return len(data)
 
+    def readall(self) -> bytes:
+        """Read to the end of a sealed stream, or to where nothing more came in time; None if nothing did."""
+        with self._put_back():
+            return super().readall()
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Read a line, or up to ``size`` bytes of it; ``Unavailable`` if its end did not come in time."""
+        line, limit = bytearray(), sys.maxsize if size is None or size < 0 else size
+        with self._put_back():
+            while len(line) < limit and not line.endswith(b"\n"):
+                data = self._read(1)
+                if data is None:
+                    raise Unavailable(f"{self.segment}: no whole line came within {self._read_time_s:.0f} s")
+                if not len(data):
+                    break
+                line += data
+                self._offset += len(data)
+        return bytes(line)
+
+    def readlines(self, hint: int | None = -1) -> list[bytes]:
+        """Read the lines up to the end of a sealed stream, or ``hint`` bytes and more; otherwise as ``readline``."""
+        with self._put_back():
+            return super().readlines(-1 if hint is None else hint)
+
+    @contextmanager
+    def _put_back(self) -> Iterator[None]:
+        """Go back to where a call began that fails midway, as nobody gets what it has read."""
+        offset = self._offset
+        try:
+            yield
+        except BaseException:
+            self._offset = offset
+            raise
+
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Read from an offset next; from ``SEEK_END`` on, of the present tail."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset}.get(whence)
-        self._offset = (self.current_tail_offset() if base is None else base) + offset
-        if self._offset < 0:
-            raise InvalidArgument(f"{self.segment}: offset {self._offset} lies before the beginning")
-        return self._offset
+        wanted = (self.current_tail_offset() if base is None else base) + offset
+        if wanted < 0:
+            raise InvalidArgument(f"{self.segment}: offset {wanted} lies before the beginning")
+        self._offset = wanted
+        return wanted
 
     def tell(self) -> int:
         return self._offset
