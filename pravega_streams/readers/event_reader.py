@@ -157,6 +157,8 @@ class EventReader:
             surplus = idle[: should_release(state, self._member.reader)]
             return transitions.release(state, self._member, {feed.segment: feed.offset for feed in surplus})
 
+        # If this fails the group may have changed for all that: no event is handed out before another look at it.
+        self._refresh_at_s = self._now_s()
         await self._change(transition)
         self._refresh_at_s = self._now_s() + self._table.state.config.refresh_time_ms / 1000
         self._publish_if_due()
@@ -187,7 +189,11 @@ class EventReader:
         for segment in self._feeds.keys() - held.keys():
             self._feeds.pop(segment).stop()
         for segment, offset in held.items():
-            if segment not in self._feeds:
+            known = self._feeds.get(segment)
+            if known is not None and known.offset < offset and not known.is_out:
+                # Given back and taken again by changes whose outcome did not come: others have read meanwhile.
+                known.start_at(offset)
+            if known is None:
                 end = state.config.end_of(segment)
                 feed = SegmentFeed(segment, offset, end, self._reads, self._cluster.clock, self._news.set)
                 self._feeds[segment] = feed

@@ -51,8 +51,15 @@ def remove_reader(state: GroupState, reader: str, positions: Positions | None = 
 
 
 def leave(state: GroupState, member: GroupMember, positions: Positions) -> GroupState:
-    """Take a reader offline that asks for it itself; nothing happens if it was taken offline before."""
-    return remove_reader(state, member.reader, positions) if state.is_online(member) else state
+    """Take a reader offline that asks for it itself; nothing happens if it was taken offline before.
+
+    It does not go back behind what is recorded: others may have read there, and it does not know it yet.
+    """
+    if not state.is_online(member):
+        return state
+    held = state.assigned[member.reader]
+    reached = {segment: max(positions.get(segment, offset), offset) for segment, offset in held.items()}
+    return remove_reader(state, member.reader, reached)
 
 
 def record(state: GroupState, member: GroupMember, positions: Positions) -> GroupState:

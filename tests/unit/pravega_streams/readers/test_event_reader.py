@@ -30,7 +30,7 @@ from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import HEAD, OTHER_CLIENT, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
-from pravega_streams.table.table_client import TableClient, TableItem
+from pravega_streams.table.table_client import TableClient, TableDelta, TableItem
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -77,6 +77,14 @@ class TablesAway(TableClient):
     puts_to_refuse = 0
     when_lost: Callable[[], Awaitable[object]] | None = None
     """Makes the store take a put without an answer, and happens before the client looks again."""
+    looks_to_refuse = 0
+    """Looks at what changed for which the store is away."""
+
+    async def delta(self, segment: str, position: int, entries_max: int) -> TableDelta:
+        if self.looks_to_refuse:
+            self.looks_to_refuse -= 1
+            raise Unavailable("the store is away")
+        return await super().delta(segment, position, entries_max)
 
     async def put(self, segment: str, items: list[TableItem]) -> list[int]:  # type: ignore[override]
         if self.good_puts:
@@ -370,6 +378,31 @@ async def test_a_reader_that_comes_while_a_dead_one_of_its_name_is_taken_out_sta
         await dead.refresh()
     async with later.pop() as reader:
         assert await take(reader, 1) == [b"two"]
+
+
+@pytest.mark.parametrize("refresh_time_ms", [1, 60_000])
+async def test_what_another_reader_read_meanwhile_does_not_come_again_after_a_failed_refresh(
+    group: ReaderGroup, segments: InMemorySegmentStore, tables: TablesAway, refresh_time_ms: int
+) -> None:
+    """The store has what the refresh gave back, and the reader does not know it."""
+    await segments.create_segment(S1)
+    await segments.append(S1, [framed(b"one", b"two")])
+    starts = GroupConfiguration({(SCOPE, STREAM): {0: 0, 1 << 32 | 1: 0}}, {}, refresh_time_ms)
+    shared = await ReaderGroup(group._cluster, SCOPE, "shared").create(starts)
+    first, second = await shared.create_reader("a"), await shared.create_reader("b")
+
+    async def read_and_leave() -> None:
+        await second.refresh()
+        assert await take(second, 2) == [b"one", b"two"]
+        await second.reader_offline()
+        tables.looks_to_refuse = 1
+
+    tables.when_lost = read_and_leave
+    with pytest.raises(Unavailable):
+        await first.refresh()
+    await segments.append(S1, [framed(b"three")])
+    assert await take(first, 1) == [b"three"]
+    await first.reader_offline()
 
 
 # ---- a group with an end

@@ -130,6 +130,13 @@ def test_a_later_reader_of_the_same_name_is_another_one() -> None:
         transitions.add_reader(state, R1)
 
 
+def test_a_reader_that_leaves_does_not_go_back() -> None:
+    """It may have taken a segment without knowing it, while another one was reading there."""
+    state = transitions.record(group(R1), R1, {S0: 50})
+    assert transitions.leave(state, R1, {S0: 10, S1: 7}).unassigned == {S0: 50, S1: 7}
+    assert transitions.remove_reader(state, "r1", {S0: 10}).unassigned[S0] == 10, "who takes it out may"
+
+
 def test_every_call_may_be_repeated() -> None:
     state = group(R1)
     assert transitions.add_reader(state, R1) is state
