@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -60,6 +61,8 @@ class ByteStream(io.RawIOBase):
         self._socket: WireSocket | None = None
         self._writers: BlockWriters | None = None
         self._writer: BlockWriter | None = None
+        self._unwritten: deque[memoryview] = deque()
+        """Pieces that the writer does not have, in the order in which they were written: they leave first."""
 
     # ---- appending
 
@@ -67,12 +70,17 @@ class ByteStream(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Append the bytes of any buffer, which are copied; they are durable after ``flush``. Returns their number."""
+        """Append the bytes of any buffer, which are copied; they are durable after ``flush``. Returns their number.
+
+        Also bytes whose ``write`` raised are this stream's, all of them and in their place: they are durable once
+        ``flush`` returns, and not to be written again. Only a sealed stream never has them.
+        """
         copy = memoryview(bytes(data))
+        self._unwritten.extend([copy[at : at + piece_bytes_max] for at in range(0, len(copy), piece_bytes_max)])
         try:
-            for start in range(0, len(copy), piece_bytes_max):
-                self._append().write(copy[start : start + piece_bytes_max], 1)
+            self._write_unwritten()
         except SegmentSealed as error:
+            self._unwritten.clear()
             raise StreamSealed(f"{self.segment} is sealed and takes no more bytes") from error
         return len(copy)
 
@@ -80,9 +88,11 @@ class ByteStream(io.RawIOBase):
         """Return when everything written is durable."""
         super().flush()
         try:
+            self._write_unwritten()
             if self._writer is not None:
                 self._writer.flush()
         except SegmentSealed as error:
+            self._unwritten.clear()
             raise StreamSealed(f"{self.segment} was sealed before it took all bytes") from error
 
     def truncate(self, size: int | None = None) -> int:
@@ -95,6 +105,17 @@ class ByteStream(io.RawIOBase):
         """Take no more bytes; what was written is durable before."""
         self.flush()
         self._client.segments.seal(self.segment)
+
+    def _write_unwritten(self) -> None:
+        """Give the pieces to the writer of the segment, which may have taken one also where it raises."""
+        while self._unwritten:
+            writer = self._append()
+            taken = writer.pieces_taken
+            try:
+                writer.write(self._unwritten[0], 1)
+            finally:
+                if writer.pieces_taken > taken:
+                    self._unwritten.popleft()
 
     def _append(self) -> BlockWriter:
         if self._writer is None:

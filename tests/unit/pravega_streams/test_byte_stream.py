@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, Unavailable
+from pravega_common.errors import InvalidArgument, StreamSealed, Unavailable
 from pravega_common.model.segments import SegmentInfo, SegmentRange
+from pravega_common.wire import commands as c
+from pravega_common.wire import framing
+from pravega_streams.byte_stream import byte_stream
 from pravega_streams.byte_stream.byte_stream import ByteStream
+from pravega_streams.connection import blocking
+from pravega_streams.event import block_writer, write_budget
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
+from tests.support.interrupts import Interrupt
 
 RANGE = SegmentRange("s", "t", 0, 0.0, 1.0)
 
@@ -98,3 +105,59 @@ def test_what_is_there_is_read_up_to_an_open_tail(log: Log, file: ByteStream) ->
     with pytest.raises(InvalidArgument):
         file.seek(-1)
     assert file.tell() == 7, "a refused seek moves nothing"
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of four bytes is a block, and the second one on its way is waited for."""
+    monkeypatch.setattr(byte_stream, "piece_bytes_max", 4)
+    monkeypatch.setattr(block_writer, "block_bytes_max", 4)
+    monkeypatch.setattr(block_writer, "blocks_in_flight_max", 2)
+
+
+def test_a_write_that_raised_has_taken_all_of_its_bytes(log: Log, file: ByteStream, small_pieces: None) -> None:
+    away = True
+    log.store.before = lambda command: "close" if away and isinstance(command, c.SetupAppend) else None
+    file._append()
+    assert file._writers is not None
+    file._writers.attach_time_s = 0.1
+    with pytest.raises(Unavailable):
+        file.write(b"0123456789abcdef")
+    with pytest.raises(Unavailable):
+        file.flush()
+    with pytest.raises(Unavailable):
+        file.write(b"ghij")
+    away = False
+    assert file.write(b"kl") == 2
+    file.flush()
+    assert bytes(log.segment.data) == b"0123456789abcdefghijkl"
+
+
+def test_a_sealed_stream_keeps_no_bytes_that_it_will_not_take(log: Log, small_pieces: None) -> None:
+    log.segment.sealed = True
+    file = log.opened()
+    for _ in range(3):
+        with pytest.raises(StreamSealed):
+            file.write(b"0123456789abcdef")
+    assert not file._unwritten
+    with pytest.raises(StreamSealed):
+        file.close()
+    assert file.closed
+
+
+def test_an_interrupt_anywhere_leaves_whole_writes_once(small_pieces: None) -> None:
+    for place in itertools.count():
+        interrupt = Interrupt(place, byte_stream, block_writer, blocking, write_budget, framing)
+        log = Log()
+        file = log.opened()
+        for content in (b"0123456789", b"abcdef"):
+            with interrupt.active():
+                file.write(content)
+        with interrupt.active():
+            file.flush()
+        file.close()
+        log.store.close()
+        # One that was interrupted in its first steps is not the stream's.
+        assert bytes(log.segment.data) in (b"0123456789abcdef", b"0123456789", b"abcdef"), place
+        if not interrupt.has_come:
+            break
