@@ -94,9 +94,12 @@ class EventWriter:
         their time window. ``InvalidArgument`` if the time goes back.
         """
         self.flush()
-        ids = [item.segment_id for item in self._router.segments]
-        infos = self._client.segment_infos(self._scope, self._stream, ids)
-        position = {item: info.length for item, info in infos.items()}
+        position = self._lengths()
+        gone = [item.segment_id for item in self._router.segments if item.segment_id not in position]
+        if gone:
+            # Nothing is left to write: only a refused append would have told of the scale before the truncation.
+            self._follow(gone[0])
+            position = self._lengths()
         self._client.controller.note_time(self._scope, self._stream, self.writer_id, position, time_ms)
         self._has_noted = True
 
@@ -107,6 +110,12 @@ class EventWriter:
         if self._has_noted:
             with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
                 self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)
+
+    def _lengths(self) -> dict[int, int]:
+        """The lengths of the segments that the writer knows, by id, without those that are gone."""
+        ids = [item.segment_id for item in self._router.segments]
+        infos = self._client.segment_infos(self._scope, self._stream, ids)
+        return {item: info.length for item, info in infos.items()}
 
     def _flush_writers(self) -> int | None:
         """Flush all, or up to one whose segment is gone: its id."""

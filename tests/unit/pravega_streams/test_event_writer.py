@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 
 from pravega_common.errors import Unavailable
 from pravega_common.hashing import position_of_key
-from pravega_common.model.segments import SegmentRange
-from pravega_common.names import segment_id
+from pravega_common.model.segments import SegmentInfo, SegmentRange
+from pravega_common.names import segment_id, segment_name
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_streams.connection import blocking
@@ -39,6 +39,8 @@ class Stream:
     def __init__(self, current: Segments = ONE) -> None:
         self.store = FakeStore()
         self.asked = 0
+        self.noted: list[dict[int, int]] = []
+        """Positions of times."""
         self._known_at = 0
         self._before = self._after = current
         for item in (*ONE, *TWO, *MERGED):
@@ -57,8 +59,22 @@ class Stream:
         return self._after if self._known_at < self.asked else self._before
 
     def writer(self) -> EventWriter:
-        client: Any = SimpleNamespace(controller=self, segments=SimpleNamespace(endpoints=self.store))
+        segments = SimpleNamespace(endpoints=self.store)
+        client: Any = SimpleNamespace(controller=self, segments=segments, segment_infos=self.segment_infos)
         return EventWriter(client, "s", "t")
+
+    def segment_infos(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, SegmentInfo]:
+        found = {item: self.store.segments.get(segment_name(scope, stream, item)) for item in segment_ids}
+        return {
+            item: SegmentInfo(segment_name(scope, stream, item), 0, len(segment.data), segment.sealed, 0)
+            for item, segment in found.items()
+            if segment is not None
+        }
+
+    def note_time(self, scope: str, stream: str, writer_id: str, position: dict[int, int], time_ms: int) -> None:
+        self.noted.append(position)
+
+    def remove_writer(self, scope: str, stream: str, writer_id: str) -> None: ...
 
     def events(self, item: SegmentRange) -> list[str]:
         data, found, position = bytes(self.store.segments[item.name].data), [], 0
@@ -250,3 +266,18 @@ def test_an_interrupt_anywhere_in_a_scale_neither_loses_nor_repeats(
         assert len(events) >= len(steps) - 1, place
         if not interrupt.has_come:
             break
+
+
+def test_a_writer_that_writes_nothing_notes_times_also_after_its_segments_are_gone(two: Stream) -> None:
+    with two.writer() as writer:
+        writer.write(b"low", LOW_KEY)
+        writer.write(b"high", HIGH_KEY)
+        writer.note_time(1)
+        two.scale(1, MERGED)
+        writer.note_time(2)
+        del two.store.segments[TWO[0].name]
+        writer.note_time(3)
+        writer.write(b"later", LOW_KEY)
+        writer.note_time(4)
+    lengths = {TWO[0].segment_id: 11, TWO[1].segment_id: 12}
+    assert two.noted == [lengths, lengths, {MERGED[0].segment_id: 0}, {MERGED[0].segment_id: 13}]
