@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pravega_common.errors import (
@@ -102,9 +102,10 @@ class ByteStream(io.RawIOBase):
         return offset
 
     def seal(self) -> None:
-        """Take no more bytes; what was written is durable before."""
+        """Take no more bytes; what was written is durable before. Nothing happens if the stream is sealed."""
         self.flush()
-        self._client.segments.seal(self.segment)
+        with suppress(SegmentSealed):  # By an attempt whose answer was lost, or by somebody else.
+            self._client.segments.seal(self.segment)
 
     def _write_unwritten(self) -> None:
         """Give the pieces to the writer of the segment, which may have taken one also where it raises."""

@@ -22,6 +22,7 @@ from pravega_common.errors import (
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
+from pravega_common.names import segment_epoch
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import (
     PING_STATUSES,
@@ -38,7 +39,7 @@ from pravega_common.proto_forms import (
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.controller.scale_refusal import checked_ranges, refusal_reason
+from pravega_streams.controller.scale_refusal import checked_ranges, made_by_scale, refusal_reason
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
 
@@ -158,6 +159,8 @@ class ControllerClient:
     ) -> list[SegmentRange]:
         """Replace segments by new ones over the same keys, and wait until that is done; returns the new ones.
 
+        A scale that is done already is done: an attempt whose answer was lost is repeated.
+
         ``InvalidArgument`` for ranges that fit no stream, ``StreamNotFound``, ``StreamSealed``; ``ControllerRefused``
         says which of the stream's segments or limits the scale does not fit, as far as they show it. ``UnknownOutcome``
         for one that takes longer: it goes on.
@@ -173,6 +176,8 @@ class ControllerClient:
         started = self._ask("scale", request)
         if started.status != pb.ScaleResponse.STARTED:
             refusal = pb.ScaleResponse.ScaleStreamStatus.Name(started.status)
+            if made := self._made_by_scale(scope, stream, sealed, new_ranges):
+                return made
             raise self._scale_refusal(scope, stream, refusal, sealed, new_ranges)
         deadline_s = time.monotonic() + scale_time_max_s
         while time.monotonic() < deadline_s:
@@ -183,6 +188,20 @@ class ControllerClient:
                 raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
             time.sleep(scale_poll_s)
         raise UnknownOutcome(f"scale of {scope}/{stream} did not finish within {scale_time_max_s:g} s; it goes on")
+
+    def _made_by_scale(
+        self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
+    ) -> list[SegmentRange]:
+        """The segments of a scale that was refused as it is done; none where it was not, or nobody can tell."""
+        try:
+            following = self.successors(scope, stream, sealed[0])
+            if not following or sealed[0] in {item.segment_id for item in self.current_segments(scope, stream)}:
+                return []
+            epoch = segment_epoch(following[0].segment.segment_id)
+            before, after = (self.epoch_segments(scope, stream, number) for number in (epoch - 1, epoch))
+        except PravegaError:
+            return []
+        return made_by_scale(sealed, new_ranges, before, after)
 
     def _scale_refusal(
         self, scope: str, stream: str, status: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]

@@ -1,4 +1,7 @@
-"""Explains why a scale is refused: a controller answers a status alone (docs/controller-api.md 2.4)."""
+"""Explains why a scale is refused: a controller answers a status alone (docs/controller-api.md 2.4).
+
+It refuses also a scale that it has done, to which the answer was lost: what stands then tells.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,20 @@ def refusal_reason(
     if count > segments_per_stream_max:
         return f"{count} segments would be open, at most {segments_per_stream_max} may"
     return "its segments and its policy admit it now: another scale is in flight, or the stream changed meanwhile"
+
+
+def made_by_scale(
+    sealed: Sequence[int],
+    new_ranges: Sequence[tuple[float, float]],
+    before: Sequence[SegmentRange],
+    after: Sequence[SegmentRange],
+) -> list[SegmentRange]:
+    """Return the segments of the very scale that led from one epoch to the next, by range; none if another one did."""
+    old, new = ({item.segment_id: item for item in epoch} for epoch in (before, after))
+    made = {(item.key_low, item.key_high): item for number, item in new.items() if number not in old}
+    if set(sealed) != old.keys() - new.keys() or made.keys() != set(new_ranges):
+        return []
+    return [made[keys] for keys in new_ranges]
 
 
 def _segments(ids: Iterable[int]) -> str:

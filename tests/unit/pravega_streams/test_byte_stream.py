@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, StreamSealed, Unavailable
+from pravega_common.errors import InvalidArgument, SegmentSealed, StreamSealed, Unavailable
 from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
@@ -39,6 +39,8 @@ class Log:
         return SegmentInfo(segment, self.segment.start, len(self.segment.data), self.segment.sealed, 0)
 
     def seal(self, segment: str) -> None:
+        if self.segment.sealed:
+            raise SegmentSealed(segment)
         self.segment.sealed = True
 
     def opened(self) -> ByteStream:
@@ -161,3 +163,11 @@ def test_an_interrupt_anywhere_leaves_whole_writes_once(small_pieces: None) -> N
         assert bytes(log.segment.data) in (b"0123456789abcdef", b"0123456789", b"abcdef"), place
         if not interrupt.has_come:
             break
+
+
+def test_a_stream_whose_seal_is_repeated_is_sealed(log: Log, file: ByteStream) -> None:
+    """As after an answer that was lost."""
+    file.write(b"content")
+    for _ in range(2):
+        file.seal()
+    assert log.segment.sealed and bytes(log.segment.data) == b"content"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,10 +16,12 @@ from pravega_common.errors import InvalidArgument, PravegaError, StreamNotFound,
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id
+from pravega_common.proto import controller_pb2 as pb
 from pravega_spark.application import make_application
 from pravega_streams import errors
 from pravega_streams.controller.client import ControllerClient
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.eventually import eventually_blocking
 
 LATER = segment_id(3, 1)
 
@@ -30,13 +33,21 @@ class Asked(ControllerClient):
         super().__init__(uri, attempts=1)
         self.calls: list[str] = []
         self.is_blind = False
+        self.loses_answers = False
+        """Whether the first answer to a scale is lost, and the call repeated once that is done."""
 
     # The one way of every call, which has no public name.
-    def _ask(self, method: str, request: object) -> object:
+    def _ask(self, method: str, request: Any) -> Any:
         self.calls.append(method)
         if self.is_blind and method == "getStreamConfiguration":
             raise UnknownOutcome("nobody answers")
-        return super()._ask(method, request)
+        answer = super()._ask(method, request)
+        if method == "scale" and self.loses_answers:
+            asked = pb.ScaleStatusRequest(streamInfo=request.streamInfo, epoch=answer.epoch)
+            done = pb.ScaleStatusResponse.SUCCESS
+            eventually_blocking(lambda: super(Asked, self)._ask("checkScale", asked).status == done)
+            answer = super()._ask(method, request)
+        return answer
 
 
 @pytest.fixture
@@ -151,3 +162,23 @@ async def test_the_command_names_the_limit(controller: Controller) -> None:
     result = await asyncio.to_thread(CliRunner().invoke, make_application(), command)
     assert isinstance(result.exception, errors.ControllerRefused)
     assert "4501 segments would be open, at most 4500 may" in str(result.exception)
+
+
+async def test_a_scale_that_was_done_is_done_when_its_answer_was_lost(client: Asked) -> None:
+    client.loses_answers = True
+    upper, lower = segment_id(2, 1), segment_id(3, 1)
+    for sealed, ranges, made in (
+        ([0, 1], [(0.25, 1.0), (0.0, 0.25)], [(0.25, 1.0), (0.0, 0.25)]),
+        ([upper], [(0.25, 0.5), (0.5, 1.0)], [(0.25, 0.5), (0.5, 1.0)]),
+        ([lower, segment_id(4, 2)], [(0.0, 0.5)], [(0.0, 0.5)]),
+    ):
+        found = await asyncio.to_thread(client.scale_stream, "s", "t", sealed, ranges)
+        assert [(item.key_low, item.key_high) for item in found] == made
+    client.loses_answers = False
+    for sealed, ranges in (
+        ([0], [(0.0, 0.25)]),
+        ([0, 1], [(0.0, 0.5), (0.5, 1.0)]),
+        ([0, 1, upper], [(0.25, 1.0), (0.0, 0.25)]),
+    ):
+        refused = await refusal(client, sealed, ranges)
+        assert isinstance(refused, errors.ControllerRefused) and "not open: segment" in str(refused)
