@@ -63,6 +63,8 @@ class GroupTable:
         self._name = f"{scope}/{group}"
         self._clock = clock or SystemClock()
         self._state: GroupState | None = None
+        self._has_news = False
+        """Whether entries were taken over that are not in the state: the look that met them has failed."""
         self._position = 0
         self._versions: dict[bytes, int] = {}
         self._maps: dict[str, dict[str, object]] = {}
@@ -97,7 +99,7 @@ class GroupTable:
         The transition is asked again, with the state as it is then, after a lost race and after an answer that did not
         come, so it must give the state it got once it is done.
         """
-        if self._state is None:
+        if self._state is None or self._has_news:
             await self.refresh()
         return await self._write(lambda state: transition(self.state if state is None else state))
 
@@ -143,7 +145,6 @@ class GroupTable:
 
     async def _fetch(self) -> bool:
         """Whether anything changed since the last time."""
-        changed = False
         try:
             while True:
                 page = await self._page()
@@ -154,7 +155,7 @@ class GroupTable:
                 if page.should_clear:
                     self._clear()
                 for item in page.items:
-                    changed = self._apply(item) or changed
+                    self._has_news = self._apply(item) or self._has_news
                 if page.items or page.should_clear:
                     self._position = max(self._position, page.last_position)
                 if page.reached_end or not page.items:
@@ -162,8 +163,10 @@ class GroupTable:
         except SegmentNotFound as error:
             self._clear()
             raise NotFound(f"there is no reader group {self._name}") from error
+        changed = self._has_news
         if changed or self._state is None:
             self._state = state_of(self._maps)
+        self._has_news = False
         return changed
 
     async def _page(self) -> TableDelta:
@@ -185,11 +188,12 @@ class GroupTable:
         """Take an entry over; whether it is new."""
         if self._versions.get(item.key) == item.version:
             return False
-        self._versions[item.key] = item.version
         outer, inner = split_key(item.key)
+        value = None if inner is None else read_value(outer, item.value)
+        # One that cannot be read is not known: it is refused at each look.
+        self._versions[item.key] = item.version
         if inner is None:
             return True
-        value = read_value(outer, item.value)
         self._tombstones.pop(item.key, None)
         self._maps.setdefault(outer, {}).pop(inner, None)
         if value is None:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, NotFound, UnknownOutcome
+from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.readers import checkpoints, transitions
-from pravega_streams.readers.group_records import UNASSIGNED, key_of
+from pravega_streams.readers.group_records import FUTURE, UNASSIGNED, key_of
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
 from pravega_streams.readers.group_table import GroupTable, tombstones_max
 from pravega_streams.segment.raw_client import RawClient
-from pravega_streams.table.table_client import TableClient, TableDelta, TableItem
+from pravega_streams.table.table_client import NOT_EXISTS, TableClient, TableDelta, TableItem
 from tests.support.fakes.clock import ManualClock
 from tests.unit.pravega_streams.conftest import ScriptedResolver
 
@@ -172,3 +172,20 @@ async def test_a_group_that_was_made_again_is_read_from_its_beginning(tables: Ta
     await table(tables).delete()
     await table(tables).create(GroupState(CONFIG, {S0: 7}))
     assert await mine.refresh() == GroupState(CONFIG, {S0: 7})
+
+
+async def test_damage_is_not_passed_over_and_what_came_before_it_is_not_missed(tables: TableClient) -> None:
+    """The entries before it in the answer were taken over, and the state was not made of them."""
+    first, second = table(tables), table(tables)
+    await first.create(START)
+    await first.update(lambda state: transitions.add_reader(state, R1))
+    await second.update(lambda state: transitions.acquire(transitions.add_reader(state, R2), R2))
+    damaged = TableItem(key_of(FUTURE, "s/t/9.#epoch.1"), b"no value", NOT_EXISTS)
+    (version,) = await tables.put(first.segment, [damaged])
+    for _ in range(2):
+        with pytest.raises(DataCorruption):
+            await first.refresh()
+    await tables.remove(first.segment, [(damaged.key, version)])
+    state = await first.update(lambda state: transitions.acquire(state, R1))
+    assert state.assigned == {"r1": {S1: 0}, "r2": {S0: 0}}
+    assert await table(tables).refresh() == state
