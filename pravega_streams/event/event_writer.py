@@ -104,9 +104,15 @@ class EventWriter:
         self._has_noted = True
 
     def close(self) -> None:
-        """Flush and give the connections up; nobody waits for this writer's time any more."""
-        self.flush()
-        self._blocks.close()
+        """Flush and give the connections up, these also where the flush raises.
+
+        After an error the call may be repeated: it goes on with what is not durable yet. Once it has returned nobody
+        waits for this writer's time any more.
+        """
+        try:
+            self.flush()
+        finally:
+            self._blocks.close()
         if self._has_noted:
             with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
                 self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)

@@ -281,3 +281,22 @@ def test_a_writer_that_writes_nothing_notes_times_also_after_its_segments_are_go
         writer.note_time(4)
     lengths = {TWO[0].segment_id: 11, TWO[1].segment_id: 12}
     assert two.noted == [lengths, lengths, {MERGED[0].segment_id: 0}, {MERGED[0].segment_id: 13}]
+
+
+def test_a_writer_whose_last_flush_fails_gives_its_connections_up(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be closed again, which writes what is left."""
+    monkeypatch.setattr(event_writer, "epoch_time_max_s", 0.05)
+    writer = stream.writer()
+    writer.write(b"first", "key")
+    writer.flush()
+    sockets = [channel.socket for channel in writer._blocks._channels.values()]
+    stream.scale(10**9)
+    writer.write(b"second", "key")
+    with pytest.raises(Unavailable, match="names it as open"):
+        writer.close()
+    assert sockets and not any(socket.is_open for socket in sockets)
+    stream.scale(0)
+    writer.close()
+    assert [event for item in TWO for event in stream.events(item)] == ["second"]
