@@ -23,7 +23,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packs_of_batch, split
-from pravega_spark.source.read_edges import first_cut, joining_cut
+from pravega_spark.source.read_edges import first_cut, joining_cut, starts_at_latest
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
@@ -71,7 +71,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         Spark may ask for it only when it has that end, before which ``latest`` must not come.
         """
         first = self._seen or self._last
-        if self._initial is None and first is not None and self._is_from_latest:
+        if self._initial is None and first is not None and starts_at_latest(self._options):
             self._initial = first.position if first.start is None else first.start
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
@@ -80,11 +80,6 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
                 for name in self._names.names()
             }
         return SourceOffset(self._initial).to_json()
-
-    @property
-    def _is_from_latest(self) -> bool:
-        limit = self._options.start_stream_cut
-        return self._options.start_time is None and (limit is None or limit.is_latest)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
         """The end of the streams: the same text while nothing was added."""

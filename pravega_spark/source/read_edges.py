@@ -28,6 +28,12 @@ def first_cut(options: ReadOptions, one: StreamPositions, *, is_streaming: bool)
     return cut
 
 
+def starts_at_latest(options: ReadOptions) -> bool:
+    """Whether a streaming read without a checkpoint starts where its streams end."""
+    limit = options.start_stream_cut
+    return options.start_time is None and (limit is None or limit.is_latest)
+
+
 def joining_cut(options: ReadOptions, one: StreamPositions) -> SegmentOffsets:
     """The start of a stream that a query comes to later: its head, and for a pattern not before ``start_time``."""
     if options.start_time is not None and options.stream_pattern is not None:

@@ -33,7 +33,7 @@ from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
 from pravega_spark.source.range_planner import Span, lag_bytes, packs_of_batch, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
-from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut
+from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut, starts_at_latest
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.segment_events import SegmentEvents, events_max
 from pravega_spark.source.stream_positions import StreamPositions
@@ -190,10 +190,11 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; ``start`` itself when there is nothing to read.
+        """The end of the next batch; ``start`` itself when there is nothing to read, but for a first batch.
 
-        A position that moved over a scaling is the end of a batch without rows: else the checkpoint stayed at a segment
-        that is read to its end, and would miss it when that is truncated.
+        That one runs without rows, and its end says where it began. A position that moved over a scaling is the end of
+        a batch without rows, too: else the checkpoint stayed at a segment that is read to its end, and would miss it
+        when that is truncated.
         """
         if self._target is None and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
             self._sleep(wait_s)
@@ -220,7 +221,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         self._subscription.hold(begin)
         moved, infos = self._advanced(begin, {})
         if not self._end and self._target is None and self._quiet.is_repeated(moved, infos):
-            return start
+            return self._unmoved(start, begin)
         is_limited = not isinstance(limit, ReadAllAvailable)
         if is_limited and self._target is None and self._holds_back(moved, infos):
             taken = _Taken(moved, {}, moved, infos)
@@ -230,8 +231,17 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         self._report(taken.ends, available, taken.infos)
         self._quiet.looked(begin, available, infos)
         if taken.ends == moved == begin:
-            return start
+            return self._unmoved(start, begin)
         return SourceOffset(taken.position, begin, taken.ended).to_json()
+
+    def _unmoved(self, start: dict[str, Any], begin: OffsetsByStream) -> dict[str, Any]:
+        """Return ``start``, so that there is no batch; of a first one, which Spark runs all the same, its end.
+
+        It says where it began, as any end does: Spark may have to repeat the batch from a later ``latest``.
+        """
+        if start != self._initial or not begin:  # A pattern that matches no stream yet begins nowhere.
+            return start
+        return SourceOffset(begin, begin).to_json()
 
     def _taken(self, position: OffsetsByStream, infos: _Infos, *, is_limited: bool) -> _Taken:
         """Plan the batch that begins at ``position``; over scalings only where no order is to be kept."""
@@ -381,6 +391,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         first, last = self._offsets.parsed(start), self._offsets.parsed(end)
         if last.start is None and (first.position == last.position or not last.position):
             return []
+        if last.start is None and start == self._initial and starts_at_latest(self._options):
+            return []  # A first batch without rows, whose end does not say so in earlier versions and before Spark 4.2.
         if last.start is None and self._options.order == "key":
             raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
         if last.start is not None and first.start is not None:

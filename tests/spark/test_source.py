@@ -14,6 +14,7 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pravega_spark import lag
+from tests.spark.batches import Batches
 from tests.spark.streams import Streams, wait_s
 from tests.support.eventually import eventually_blocking
 
@@ -47,6 +48,23 @@ def test_latest_is_the_default(streams: Streams) -> None:
     streams.fill("t", 100, 110)
     query.processAllAvailable()
     assert sorted(int(event) for event in streams.collected("latest")) == list(range(100, 110))
+
+
+def test_a_first_batch_without_rows_that_failed(streams: Streams) -> None:
+    """Spark runs it all the same; the query goes on where it first started, and not at the later ``latest``."""
+    streams.fill("t", 0, 10)
+    rows = streams.spark.readStream.format("pravega").options(**streams.options("t")).load()
+
+    def refuse(frame: DataFrame, batch_id: int) -> None:
+        raise RuntimeError("not this one")
+
+    writer = rows.writeStream.foreachBatch(refuse).option("checkpointLocation", str(streams.folder / "batches"))
+    with pytest.raises(StreamingQueryException, match="not this one"):
+        finish(streams.keep(writer.trigger(**AVAILABLE_NOW).start()))
+    streams.fill("t", 10, 20)
+    batches = Batches(streams, rows).start(**AVAILABLE_NOW)
+    finish(batches.query)
+    batches.expect(range(10, 20))
 
 
 def test_start_and_end_at_stream_cuts(streams: Streams) -> None:

@@ -37,10 +37,10 @@ class Query:
         self.log: list[str] = []
 
     def step(self) -> list[list[bytes]] | None:
-        """One trigger: the rows of each partition, or None when there is nothing new."""
+        """One trigger: the rows of each partition, or None when there is nothing new, but for the first one."""
         start = json.loads(self.log[-1]) if self.log else self.source.initialOffset()
         end = self.source.latestOffset(start, self.limit or self.source.getDefaultReadLimit())
-        if json.dumps(end) == json.dumps(start):
+        if self.log and json.dumps(end) == json.dumps(start):
             return None
         self.log.append(json.dumps(end))
         return self.rows(start, end)

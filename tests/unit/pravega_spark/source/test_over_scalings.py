@@ -126,7 +126,7 @@ def test_events_behind_a_scaling_count_for_the_fewest(streams: FakeStreams) -> N
     scaled_five_times(streams)
     query = Query(reader(streams, order="none", min_events_per_trigger="12"))
     assert steps_of(query) == [numbered(0, 12)]
-    assert Query(reader(streams, order="none", min_events_per_trigger="13")).step() is None
+    assert Query(reader(streams, order="none", min_events_per_trigger="13")).step() == []
 
 
 def test_lag_after_a_batch_over_scalings(streams: FakeStreams) -> None:

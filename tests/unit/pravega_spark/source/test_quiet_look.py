@@ -12,7 +12,7 @@ from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.source.quiet_look import QuietLook
 from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.source.trigger_limits import TriggerLimits
-from tests.unit.pravega_spark.source.queries import Query, numbered, reader
+from tests.unit.pravega_spark.source.queries import Query, numbered, reader, steps_of
 from tests.unit.pravega_spark.streams import FakeStreams
 
 INFO = SegmentInfo("s/t/0.#epoch.0", 0, 30, is_sealed=False)
@@ -77,7 +77,7 @@ def test_an_idle_source_plans_once(streams: FakeStreams, plans: list[str]) -> No
 
 def test_an_idle_source_finds_what_comes(streams: FakeStreams) -> None:
     query = Query(reader(streams))
-    assert query.step() is None and query.step() is None
+    assert steps_of(query) == [[]] and query.step() is None
     streams.append("t", 1, numbered(0, 2))
     assert query.all() == numbered(0, 2)
     streams.gateway.scale_stream("s", "t", [0], [(0.0, 0.5)])

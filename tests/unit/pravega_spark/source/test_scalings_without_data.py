@@ -70,7 +70,7 @@ def test_it_is_one_batch_that_can_be_repeated(streams: FakeStreams, order: str) 
 def test_a_merge_waits_for_the_segment_that_is_not_read(streams: FakeStreams, order: str) -> None:
     streams.create("t", 2)
     query = Query(reader(streams, order=order, min_events_per_trigger="9"))
-    assert query.step() is None
+    assert query.step() == []
     streams.append("t", 1, numbered(0, 3))
     (merged,) = streams.scale("t", [0, 1], [(0.0, 1.0)])
     assert query.step() is None, "few events wait, and nothing moves"

@@ -21,6 +21,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source import segment_events
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.idle_pause import IdlePause, looking_share, pause_max_s
+from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.segment_events import located_excess_bytes_max, prepared_segment_bytes_max
 from pravega_spark.source.stream_positions import StreamPositions
@@ -81,6 +82,46 @@ class TestFromStartToEnd:
         restarted = Query(reader(streams, start_stream_cut="latest"))
         assert restarted.source.initialOffset() != start
         assert restarted.rows(restarted.source.initialOffset(), end) == [numbered(0, 3)]
+
+    @pytest.mark.parametrize("order", ["key", "none"])
+    @pytest.mark.parametrize("given", [{"start_stream_cut": "latest"}, {"start_time": "5000"}], ids=["latest", "time"])
+    def test_a_first_batch_without_rows_is_repeated(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, order: str, given: dict[str, str]
+    ) -> None:
+        """Spark runs it all the same. What came since lies before the start of the source that repeats it."""
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: 1_000)
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        query = Query(timed(streams, order=order, **given))
+        start = query.source.initialOffset()
+        assert query.step() == []
+        assert query.source.latestOffset(start, ReadAllAvailable()) == json.loads(query.log[0]), "at a second look"
+        streams.append("t", 0, numbered(3, 6))
+        query.restart(timed(streams, order=order, **given))
+        assert query.source.initialOffset() != start
+        assert query.rows(query.source.initialOffset(), json.loads(query.log[0])) == []
+        assert steps_of(query) == [numbered(3, 6)]
+
+    @pytest.mark.parametrize("order", ["key", "none"])
+    def test_a_first_batch_without_rows_of_an_earlier_version(self, streams: FakeStreams, order: str) -> None:
+        """Its end is the initial offset, which does not say where the batch began."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        first = reader(streams, start_stream_cut="latest", order=order).initialOffset()
+        streams.append("t", 0, numbered(3, 6))
+        query = Query(reader(streams, start_stream_cut="latest", order=order))
+        query.log = [json.dumps(first)]
+        assert query.rows(query.source.initialOffset(), first) == []
+        assert steps_of(query) == [numbered(3, 6)]
+
+    def test_a_batch_that_a_spark_before_4_2_planned_is_no_first_one(self, streams: FakeStreams) -> None:
+        """None of its offsets says where it began; from ``latest``, too, it has rows."""
+        streams.create("t")
+        source = reader(streams, start_stream_cut="latest", order="none")
+        ends = [SourceOffset({"s/t": {0: count * 18}}).to_json() for count in (1, 3)]
+        streams.append("t", 0, numbered(0, 4))
+        assert source.initialOffset() not in ends
+        assert Query(source).rows(*ends) == [numbered(1, 3)]
 
     def test_stream_cut_as_start_and_end(self, streams: FakeStreams) -> None:
         streams.create("t")
@@ -223,7 +264,8 @@ class TestFromStartToEnd:
         streams.create("a", 2)
         streams.create("b")
         query = Query(reader(streams, "a,b", max_events_per_trigger="3", approx_bytes_per_trigger="40"))
-        start = query.source.initialOffset()
+        assert query.step() == []
+        start = json.loads(query.log[0])
         assert query.source.latestOffset(start, query.source.getDefaultReadLimit()) is start
         query.source.prepareForTriggerAvailableNow()
         streams.append("b", 0, numbered(0, 4))
@@ -866,7 +908,7 @@ class TestEnoughEvents:
         query, _ = self.query(streams, min_events_per_trigger="10", max_events_per_trigger="12")
         streams.append("t", 0, numbered(0, 5))
         streams.append("t", 1, numbered(5, 9))
-        assert query.step() is None
+        assert query.step() == []
         told = query.source.reportLatestOffset()
         assert told is not None and told["lag_events"] == 9
         streams.append("t", 1, numbered(9, 25))
@@ -877,7 +919,7 @@ class TestEnoughEvents:
     def test_none_waits_for_longer_than_it_may(self, streams: FakeStreams) -> None:
         streams.create("t")
         query, now = self.query(streams, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
-        assert query.step() is None
+        assert query.step() == []
         now[0] = 100.0
         streams.append("t", 0, numbered(0, 3))
         assert query.step() is None
@@ -898,7 +940,7 @@ class TestEnoughEvents:
         streams.append("t", 0, numbered(0, 3))
         (second,) = streams.scale("t", [0], [(0.0, 1.0)])
         streams.append("t", second, numbered(3, 9))
-        assert query.step() is None
+        assert query.step() == []
         streams.append("t", second, numbered(9, 10))
         assert steps_of(query) == [numbered(0, 3)], "seven are left"
         streams.append("t", second, numbered(10, 13))
@@ -940,7 +982,7 @@ class TestCosts:
     def test_an_idle_trigger_asks_once_for_all_segments(self, streams: FakeStreams, calls: Counter[str]) -> None:
         streams.create("t", 40)
         query = Query(reader(streams))
-        assert query.step() is None
+        assert query.step() == []
         calls.clear()
         assert query.step() is None
         assert calls == {"segment_infos": 1}
@@ -1000,7 +1042,7 @@ class TestCosts:
 
         streams.create("t", 3)
         query = Query(self.reader(streams, now_s, slept.append))
-        assert query.step() is None
+        assert steps_of(query) == [[]]
         assert slept == []
         assert query.step() is None
         streams.append("t", 0, numbered(0, 3))
@@ -1016,7 +1058,7 @@ class TestCosts:
         slept: list[float] = []
         streams.create("t")
         query = Query(self.reader(streams, lambda: float(next(clock)), slept.append))
-        assert query.step() is None
+        assert steps_of(query) == [[]]
         # Ten seconds went by since the last look, which took as long.
         assert query.step() is None
         assert slept == []
@@ -1049,7 +1091,7 @@ class TestCosts:
         source = self.reader(streams, lambda: float(next(clock)), slept.append)
         source.prepareForTriggerAvailableNow()
         query = Query(source)
-        assert query.step() is None
+        assert steps_of(query) == [[]]
         assert query.step() is None
         assert slept == []
 

@@ -111,6 +111,7 @@ def test_an_idle_query_holds_from_its_start(streams: FakeStreams) -> None:
     streams.append("t", 0, [b"one"])
     query, reader = Query(), source(streams, start_stream_cut="latest")
     tail = streams.gateway.tail_cut("s", "t")
+    assert query.plan(reader), "a first batch without rows"
     assert not query.plan(reader)
     assert streams.gateway.released("s", "t") == {ME: tail}
 
