@@ -114,7 +114,10 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._names.check_left(begin, last.position)
-        starts = {name: begin.get(name) or joining_cut(self._options, one) for name, one in positions.items()}
+        starts = {
+            name: one.begun(begin[name], last.position[name]) if begin.get(name) else joining_cut(self._options, one)
+            for name, one in positions.items()
+        }
         self._subscription.hold(starts)
         spans = [span for name, cut in last.position.items() for span in positions[name].spans(starts[name], cut)]
 

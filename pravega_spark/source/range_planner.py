@@ -39,7 +39,8 @@ class Span:
 def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:
     """The spans of a micro-batch that begins at ``start`` and ends at ``offset``: at most one of each segment.
 
-    A stream that is not in ``start`` is not read: its position is where its next batch begins.
+    A stream that is not in ``start`` is not read: its position is where its next batch begins. A position goes back
+    only where the segment is of another stream of the name: it is read from its beginning.
     """
     spans = []
     for name in sorted(start):
@@ -47,6 +48,8 @@ def spans_of_batch(start: OffsetsByStream, offset: SourceOffset) -> list[Span]:
         ends = {**offset.ended.get(name, {}), **offset.position.get(name, {})}
         for segment_id in sorted(ends):
             first = start[name].get(segment_id, 0)
+            if first > ends[segment_id]:
+                first = 0
             if first < ends[segment_id]:
                 spans.append(Span(scope, stream, segment_id, first, ends[segment_id]))
     return spans

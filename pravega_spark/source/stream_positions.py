@@ -207,6 +207,16 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
+    def begun(self, start: SegmentOffsets, end: SegmentOffsets) -> SegmentOffsets:
+        """Return where a micro-batch that ends at ``end`` begins: at 0 in a segment that it ends before its start.
+
+        A position only goes back in another stream of the name: an error, unless data may be missed.
+        """
+        back = {item: offset for item, offset in start.items() if offset > end.get(item, offset)}
+        for item, offset in back.items():
+            self._report(replaced(self.scope, self.stream, item, offset, f"the batch ends at {end[item]}"))
+        return {**start, **dict.fromkeys(back, 0)}
+
     def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """The spans between any two cuts, also where segments begin or end between them.
 

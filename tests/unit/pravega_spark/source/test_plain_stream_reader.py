@@ -86,21 +86,24 @@ def test_a_failed_first_batch_is_repeated_from_its_own_start(streams: FakeStream
     assert rows(restarted, restarted.initialOffset(), end) == numbered(0, 3)
 
 
+def refuse_what_goes_back(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a controller, which does not say what lies between a cut and one before it."""
+    between = streams.gateway.segments_between
+
+    def refusing(scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
+        if any(start[item] > end[item] for item in start.keys() & end.keys()):
+            raise InvalidArgument(f"cut {end} lies before {start}")
+        return between(scope, stream, start, end)
+
+    monkeypatch.setattr(streams.gateway, "segments_between", refusing)
+
+
 @pytest.mark.parametrize("is_available_now", [False, True])
 def test_a_query_from_latest_begins_while_events_come(
     streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, is_available_now: bool
 ) -> None:
-    """Spark asks for the end of the first batch, and then for its start; a restart asks for the start again.
-
-    A controller refuses to say what lies between a cut and one before it.
-    """
-    between = streams.gateway.segments_between
-
-    def refusing(scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
-        assert start[0] <= end[0]
-        return between(scope, stream, start, end)
-
-    monkeypatch.setattr(streams.gateway, "segments_between", refusing)
+    """Spark asks for the end of the first batch, and then for its start; a restart asks for the start again."""
+    refuse_what_goes_back(streams, monkeypatch)
     streams.create("t")
     streams.append("t", 0, numbered(0, 3))
     source = reader(streams, start_stream_cut="latest")
@@ -188,6 +191,20 @@ def test_the_checkpoint_goes_on_with_a_later_spark(streams: FakeStreams) -> None
     assert rows(later, log[0], log[1]) == numbered(3, 5)
     streams.append("t", 0, numbered(5, 6))
     assert rows(later, log[1], later.latestOffset(log[1], ReadAllAvailable())) == numbered(5, 6)
+
+
+def test_a_stream_created_anew_with_the_same_segments(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_what_goes_back(streams, monkeypatch)
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 3))
+    log: list[dict[str, Any]] = [{"version": 2, "streams": {"s/t": {"0": 5000, "1": 0}}}]
+    with pytest.raises(DataCorruption, match=r"s/t was deleted .* offset 5000, but the batch ends at 42; begin"):
+        step(reader(streams), list(log))
+    source = reader(streams, fail_on_data_loss="false")
+    assert step(source, log) == numbered(0, 3)
+    streams.append("t", 0, numbered(3, 1000))
+    assert rows(reader(streams, fail_on_data_loss="false"), log[0], log[1]) == numbered(0, 3), "repeated"
+    assert step(source, log) == numbered(3, 1000)
 
 
 @pytest.mark.parametrize("name", ["max_events_per_trigger", "approx_bytes_per_trigger"])

@@ -33,6 +33,12 @@ def test_batch_from_its_offsets_alone() -> None:
     ]
 
 
+def test_a_position_that_goes_back_is_of_another_stream() -> None:
+    start = {"s/t": {0: 5000, 1: 5000, 2: 300}}
+    end = SourceOffset({"s/t": {0: 300, 2: 300}}, start, {"s/t": {1: 4999}})
+    assert spans_of_batch(start, end) == [Span("s", "t", 0, 0, 300), Span("s", "t", 1, 0, 4999)]
+
+
 @given(st.integers(1, 10**9), st.dictionaries(st.tuples(st.just("s/t"), st.integers(0, 99)), st.integers(0, 10**9)))
 def test_shares_fit_and_starve_nobody(limit: int, backlogs: dict[tuple[str, int], int]) -> None:
     shares = share(limit, backlogs)

@@ -693,7 +693,23 @@ class TestLoss:
             reader(streams).latestOffset(start, ReadAllAvailable())
         query = Query(reader(streams, fail_on_data_loss="false"))
         query.log = [json.dumps(start)]
-        assert query.step() is not None
+        assert query.step() == [numbered(0, 2)]
+        streams.append("t", 0, numbered(2, 4))
+        again = Query(reader(streams, fail_on_data_loss="false"))
+        assert again.rows(start, json.loads(query.log[-1])) == [numbered(0, 2)], "repeated"
+        assert steps_of(query) == [numbered(2, 4)]
+
+    @pytest.mark.parametrize("order", ["key", "none"])
+    def test_created_anew_with_the_same_segments_and_limits(self, streams: FakeStreams, order: str) -> None:
+        """What the first trigger leaves is of the next one, also over a scaling."""
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 3))
+        (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+        streams.append("t", second, numbered(3, 5))
+        streams.gateway.truncate_stream("s", "t", {0: 18})
+        query = Query(reader(streams, fail_on_data_loss="false", order=order, max_events_per_trigger="1"))
+        query.log = [json.dumps({"version": 2, "streams": {"s/t": {"0": 5000}}, "from": {"s/t": {"0": 4000}}})]
+        assert steps_of(query) == [numbered(number, number + 1) for number in range(1, 5)]
 
 
 class TestLossBeforeAnEnd:
