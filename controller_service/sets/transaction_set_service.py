@@ -143,6 +143,7 @@ class TransactionSetService(Service):
     ) -> RegisterAnswer:
         """Announce a task's transactions, or renew them: every call keeps all of the batch's transactions open.
 
+        So does one without members, of a task that has none yet.
         ``AccessDenied`` for who does not show the sink's secret, here and in the calls below.
         """
         check_batch(query_id, destination, run_id, batch_id, members)
@@ -182,7 +183,8 @@ class TransactionSetService(Service):
 
     async def _write_registrations(self, key: str, run_id: str, batch_id: int, members: Sequence[MemberRecord]) -> str:
         """Note the members with the batch, and the batch with the members; what is wrong with one of them."""
-        by_shard: dict[int, list[MemberRecord]] = {}
+        # One shard notes the time of the call in any case: the batch is open for so long after it.
+        by_shard: dict[int, list[MemberRecord]] = {} if members else {0: []}
         for member in members:
             by_shard.setdefault(shard_of(member), []).append(member)
         now_ms = self._now()

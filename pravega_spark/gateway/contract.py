@@ -174,7 +174,7 @@ class StreamGateway(Protocol):
         ...
 
     def register_transactions(self, registration: BatchRegistration) -> Registration:
-        """Bind transactions to their batch, and keep all of the batch's transactions open."""
+        """Bind transactions to their batch, if any, and keep all of the batch's transactions open."""
         ...
 
     def commit_transaction_set(self, commit: BatchCommit) -> SetDecision:

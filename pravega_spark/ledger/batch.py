@@ -29,7 +29,7 @@ class BatchIdentity:
 
 @dataclass(frozen=True, slots=True)
 class BatchRegistration:
-    """Transactions to bind to their batch, and to keep open until it is decided."""
+    """Transactions to bind to their batch, and to keep open until it is decided; none of a task without a row yet."""
 
     identity: BatchIdentity
     members: tuple[SetMember, ...]

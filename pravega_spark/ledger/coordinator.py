@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -29,6 +30,8 @@ class TransactionCoordinator:
     def __init__(self, client: StreamClient) -> None:
         self._client = client
         self._ledger: TableLedger | None = None
+        self._opening = threading.Lock()
+        """A task and the keeper of its lease may find out at the same time that there is no extension."""
         self._has_warned = False
 
     def register(self, registration: BatchRegistration) -> Registration:
@@ -80,10 +83,11 @@ class TransactionCoordinator:
         return by_ledger(self._opened_ledger())
 
     def _opened_ledger(self) -> TableLedger:
-        if self._ledger is None:
-            segments = self._client.segments
-            self._ledger = TableLedger(self._client.controller, lambda segment: BlockingTable(segments, segment))
-        return self._ledger
+        with self._opening:
+            if self._ledger is None:
+                segments = self._client.segments
+                self._ledger = TableLedger(self._client.controller, lambda segment: BlockingTable(segments, segment))
+            return self._ledger
 
     def _warn_once(self, sink: Sink) -> None:
         """Warn once per query: Spark commits all batches of a query in one process. Its tasks, in many, do not warn."""

@@ -106,13 +106,15 @@ class TransactionWriter:
         self._transactions: dict[StreamName, OpenTransaction] = {}
         self._members: tuple[SetMember, ...] = ()
         """Replaced as a whole: the keeper's thread reads it."""
-        self._keeper: LeaseKeeper | None = None
+        self._keeper = LeaseKeeper(lambda: self._register(self._members))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         """Raises ``InvalidArgument`` for null or too large events and bad destinations, ``Fenced``,
         ``TransactionFailed``.
         """
         tally = Tally()
+        # Before the first row, which may be long in coming: the transactions of other tasks stay open by these calls.
+        self._keeper.start()
         try:
             for batch in batches:
                 if batch.num_rows:
@@ -146,9 +148,9 @@ class TransactionWriter:
         if self._phase is not Phase.WRITING:
             return
         try:
-            transaction = self._transactions.get(rows.stream) or self._begin(rows.stream)
-            if self._keeper is not None and self._keeper.refusal is not None:
+            if self._keeper.refusal is not None:
                 self._check_registered(self._keeper.refusal)
+            transaction = self._transactions.get(rows.stream) or self._begin(rows.stream)
             try:
                 transaction.write(rows, self._columns)
             except (SegmentNotFound, SegmentSealed) as error:
@@ -184,10 +186,9 @@ class TransactionWriter:
         answer = self._register((member,))
         failpoint(TRANSACTION_REGISTERED, self._identity.sink.destination)
         self._check_registered(answer)
+        if not self._members:
+            self._keeper.renew_within(answer.renewed_for_ms)
         self._members = (*self._members, member)
-        if self._keeper is None:
-            self._keeper = LeaseKeeper(lambda: self._register(self._members), answer.renewed_for_ms)
-            self._keeper.start()
         return transaction
 
     # Registration
@@ -226,8 +227,7 @@ class TransactionWriter:
 
     def _end(self) -> None:
         self._phase = Phase.ENDED
-        if self._keeper is not None:
-            self._keeper.stop()
+        self._keeper.stop()
         for transaction in self._transactions.values():
             transaction.writers.close()
 

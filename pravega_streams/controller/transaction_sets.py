@@ -21,7 +21,7 @@ class TransactionSetClient:
         self._transport = transport
 
     def register(self, sink: Sink, run_id: str, batch_id: int, members: Sequence[SetMember]) -> Registration:
-        """Bind transactions to their batch, and keep all of the batch's transactions open."""
+        """Bind transactions to their batch, if any, and keep all of the batch's transactions open."""
         request = pb.RegisterTransactionsRequest(
             sink=sink_to(sink), run_id=run_id, batch_id=batch_id, members=[member_to(item) for item in members]
         )

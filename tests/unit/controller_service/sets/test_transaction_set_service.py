@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from controller_service.sets.sink_index import day_ms
-from controller_service.sets.sink_store import SETS_TABLE, FoundSink
+from controller_service.sets.sink_store import REGISTRATIONS_TABLE, SETS_TABLE, FoundSink
 from controller_service.sets.transaction_set import (
     MemberRecord,
     SetRecord,
@@ -219,6 +219,18 @@ async def test_calls_of_any_task_keep_all_transactions_of_the_batch_open(world: 
     assert [await state_of(world, one, member) for member in members] == [TransactionState.ABORTED] * 2
     answer = await register(world, one, 0, members)
     assert answer.verdict is Verdict.REFUSED and "not open" in answer.detail
+
+
+async def test_calls_of_a_task_without_a_transaction_keep_those_of_others_open(world: World, one: Instance) -> None:
+    members = await members_of(world, one, "a", 2, lease_ms=10_000)
+    await register(world, one, 0, members)
+    for _ in range(4):
+        await world.clock.pass_time(undecided_grace_ms / 1000 - 60)
+        assert (await register(world, one, 0, [])).verdict is Verdict.REGISTERED
+    assert (await commit(world, one, 0, members)).verdict is Verdict.COMMITTED
+    await finished(world, one, 0)
+    await world.clock.pass_time(1)
+    assert not (await world.store.scan(REGISTRATIONS_TABLE, b"", 100)).entries
 
 
 async def test_a_bound_member_can_be_decided_by_its_set_only(world: World, one: Instance) -> None:

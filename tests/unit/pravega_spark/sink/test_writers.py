@@ -21,10 +21,11 @@ from pravega_common.model.transaction_sets import (
     Sink,
     TransactionSet,
 )
-from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
+from pravega_spark.sink import lease_keeper
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch, readable_wait_ms
 from pravega_spark.sink.batch_writer import batch_identity
 from pravega_spark.sink.commit_protocol import (
@@ -39,6 +40,7 @@ from pravega_spark.sink.direct_writer import DirectWriter
 from pravega_spark.sink.lease_keeper import LeaseKeeper
 from pravega_spark.sink.transaction_writer import TransactionWriter
 from pravega_streams.errors import TransactionFailed
+from tests.support.eventually import eventually_blocking
 from tests.unit.pravega_spark.streams import FakeStreams, batch
 
 COLUMNS = SinkColumns(0, 1)
@@ -78,6 +80,26 @@ def expected(first: int, last: int) -> list[bytes]:
 
 def states(streams: FakeStreams) -> list[str]:
     return sorted(streams.gateway.transaction_states().values())
+
+
+def registrations(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of transactions in each registration of a task, from now on."""
+    found: list[int] = []
+    register = streams.gateway.register_transactions
+
+    def noting(registration: BatchRegistration) -> Registration:
+        found.append(len(registration.members))
+        return register(registration)
+
+    monkeypatch.setattr(streams.gateway, "register_transactions", noting)
+    return found
+
+
+@pytest.fixture
+def registered(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """``registrations``, which come every 10 ms."""
+    monkeypatch.setattr(lease_keeper, "renewal_interval_max_s", 0.01)
+    return registrations(streams, monkeypatch)
 
 
 class TestTask:
@@ -143,6 +165,37 @@ class TestTask:
         late = writer(streams).write(decided_in_the_middle())
         assert (late.events, late.members) == (10, ())
         assert committed(streams) == expected(0, 10)
+
+    def test_a_task_without_a_row_yet_keeps_its_batch_open(self, registered: list[int], streams: FakeStreams) -> None:
+        """The leases of the tasks that are done end otherwise, while a sort or a skewed key takes its time."""
+
+        def slow() -> Iterator[pa.RecordBatch]:
+            eventually_blocking(lambda: 0 in registered, "a registration without transactions")
+            yield rows(0, 5)
+            eventually_blocking(lambda: registered.count(1) > 1, "a renewal")
+
+        message = writer(streams).write(slow())
+        assert (message.events, len(message.members)) == (5, 1)
+
+    def test_a_batch_that_is_decided_before_the_first_row(self, registered: list[int], streams: FakeStreams) -> None:
+        """No transaction is begun for rows that are only counted."""
+        late = writer(streams)
+
+        def slow() -> Iterator[pa.RecordBatch]:
+            commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 10)])], 0)
+            eventually_blocking(lambda: late._keeper.refusal is not None, "the refusal")
+            yield rows(0, 10)
+
+        message = late.write(slow())
+        assert (message.events, message.members) == (10, ())
+        assert states(streams) == ["committed"]
+
+    def test_a_task_that_ends_soon_registers_once(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        registered = registrations(streams, monkeypatch)
+        writer(streams).write([rows(0, 0)])
+        assert registered == []
+        writer(streams).write([rows(0, 5), rows(5, 10)])
+        assert registered == [1]
 
     def test_keys_decide_the_segment(self, streams: FakeStreams) -> None:
         commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 100)])], 0)
@@ -386,8 +439,9 @@ class TestLeaseKeeper:
                 raise answer
             return answer
 
-        keeper = LeaseKeeper(renew, 1)
+        keeper = LeaseKeeper(renew)
         keeper.start()
+        keeper.renew_within(1)
         keeper._thread.join(10)
         assert answers == []
         assert keeper.refusal is not None
@@ -395,7 +449,7 @@ class TestLeaseKeeper:
         keeper.stop()
 
     def test_stop_is_prompt(self) -> None:
-        keeper = LeaseKeeper(lambda: Registration(RegisterStatus.REGISTERED, "", -1, 1), 600_000)
+        keeper = LeaseKeeper(lambda: Registration(RegisterStatus.REGISTERED, "", -1, 1))
         keeper.start()
         began = time.monotonic()
         keeper.stop()
