@@ -71,6 +71,7 @@ class BatchMembers:
         self._parallel_calls = parallel_calls
         self._lock = threading.Lock()
         self._readable: set[uuid.UUID] = set()
+        """Those of the set that was asked for last, which is asked for until all are readable."""
 
     def states(self, members: Sequence[SetMember]) -> TransactionStates:
         """Ask for the states of members, and give the open ones the largest lease that is accepted."""
@@ -124,12 +125,17 @@ class BatchMembers:
             except PravegaError as error:
                 _log.info("transaction %s was not aborted, its lease will end it: %s", member.transaction_id, error)
 
-    def is_readable(self, member: SetMember) -> bool:
+    def are_readable(self, members: Sequence[SetMember]) -> bool:
         """True unless a member of a committed set is still being merged.
 
         A plain controller says so, or forgot the transaction long after it was merged. The members that a skipped set
         lacks (``on_unresolved_batch``) will never be there and are not waited for.
         """
+        with self._lock:
+            self._readable &= {member.transaction_id for member in members}
+        return all(map(self._is_readable, members))
+
+    def _is_readable(self, member: SetMember) -> bool:
         if member.transaction_id not in self._readable:
             state = self._transactions.transaction_state(member.scope, member.stream, member.transaction_id)
             if state is TransactionState.COMMITTING:

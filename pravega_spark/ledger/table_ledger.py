@@ -129,7 +129,7 @@ class TableLedger:
         """The batch's set, and the last committed batch id (-1 if none)."""
         record = self._records.read(sink).record
         recorded = record.set_of(batch_id)
-        if recorded.state is SetState.COMMITTED and all(self._members.is_readable(item) for item in recorded.members):
+        if recorded.state is SetState.COMMITTED and self._members.are_readable(recorded.members):
             recorded = replace(recorded, state=SetState.FINISHED)
         return recorded, record.last_batch_id
 

@@ -95,6 +95,30 @@ def test_a_batch_and_its_replay(store: PlainPravega) -> None:
     assert commit(sets, "a", [], batch_id=3) is CommitStatus.FENCED
 
 
+def test_what_is_readable_is_remembered_for_one_batch(store: PlainPravega) -> None:
+    """While it is waited for: a driver commits millions of transactions in one process."""
+    sets = store.sets()
+    for batch_id in range(20):
+        assert commit(sets, "a", begun(store, sets, "a", batch_id, count=2), batch_id) is CommitStatus.COMMITTED
+        assert sets.get(SINK, batch_id)[0].state is SetState.FINISHED
+    assert len(sets._members._readable) <= 2
+
+
+def test_only_what_is_not_readable_yet_is_asked_for_again(store: PlainPravega) -> None:
+    sets = store.sets()
+    members = begun(store, sets, "a", count=3)
+    commit(sets, "a", members)
+    asked: list[str] = []
+    store.transactions[members[2].transaction_id].state = TransactionState.COMMITTING
+    store.watch = lambda name, phase: asked.append(name) if phase == "before" else None
+    assert sets.get(SINK, 0)[0].state is SetState.COMMITTED
+    assert asked.count("state") == 3
+    asked.clear()
+    store.transactions[members[2].transaction_id].state = COMMITTED
+    assert sets.get(SINK, 0)[0].state is SetState.FINISHED
+    assert asked.count("state") == 1
+
+
 def calls_of_a_commit() -> list[tuple[str, str, int]]:
     """Every call that a commit of three members makes, with its number among its kind."""
     store = PlainPravega()
