@@ -214,14 +214,14 @@ class EventReader:
         await self._change(transition)
 
     async def _successors(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
-        """What the group is to read behind a segment that was read to its end; None if it is not known yet."""
+        """The segments to be read behind one that was read to its end; None if they are not known yet."""
         end = self._table.state.config.end_of(feed.segment)
         if end is not None and feed.offset >= end:
             return {}
         return await self._following(feed)
 
     async def _following(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
-        """What follows a segment in its stream, wherever the group ends; None if it is not known yet."""
+        """The successors of a segment in its stream, wherever the group ends; None if they are not known yet."""
         name = parse_segment_name(feed.segment)
         found = await self._cluster.metadata.successors(name.scope, name.stream, name.segment_id)
         if not found and await self._cluster.metadata.current_segments(name.scope, name.stream):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, NotFound
+from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -256,6 +256,8 @@ async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_
     found = Counter(log.events)
     assert found == Counter(f"k{key}/{number}" for key in range(KEYS) for number in range(5, 15))
     assert (await group.get_stream_cuts())[SCOPE, stream].offsets == end
+    with pytest.raises(InvalidArgument, match="lies before"):
+        await client.create_reader_group(SCOPE, new_name("group"), {stream: end}, end={stream: start})
 
 
 async def test_a_group_at_the_tail_reads_what_comes(client: AsyncStreamClient, writer_client: StreamClient) -> None:
