@@ -177,7 +177,7 @@ class SegmentStoreProcess(Service):
         self.health = StoreHealth(
             self._place,
             self.registry,
-            lambda: self._parts.groups.groups,
+            self._parts.groups.needed,
             self._memory_watch.silent_s,
             self._tier2,
             self.back_pressure,

@@ -38,6 +38,10 @@ class ContainerRegistry:
             raise ContainerNotHosted(container_id)
         return container
 
+    def log_groups(self) -> set[str]:
+        """The persistence groups that the containers' logs need."""
+        return {group for container in self for group in container.durable_log.groups}
+
     def __iter__(self) -> Iterator[SegmentContainer]:
         return iter(list(self._containers.values()))
 

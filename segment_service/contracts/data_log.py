@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -95,6 +95,12 @@ class DurableDataLog(Protocol):
     @property
     def replication(self) -> Replication:
         """The state of the copies as the owner last saw it; asks nobody."""
+        ...
+
+    @property
+    def groups(self) -> Set[str]:
+        """The names of the persistence groups that hold some of the log or may get its next plog; none for a log in
+        files."""
         ...
 
     @property

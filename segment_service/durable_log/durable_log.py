@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Any, Final
 
 from pravega_common.errors import ContainerOffline, FailedError, Fenced, PravegaError, UnknownOutcome
@@ -164,6 +164,11 @@ class DurableLog(Service):
     def replication(self) -> Replication:
         """The state of the log's copies."""
         return self._log.replication
+
+    @property
+    def groups(self) -> Set[str]:
+        """See ``DurableDataLog.groups``."""
+        return self._log.groups
 
     @property
     def failures_total(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -106,6 +106,10 @@ class FileDataLog(Service):
     @property
     def replication(self) -> Replication:
         return Replication()
+
+    @property
+    def groups(self) -> Set[str]:
+        return frozenset()
 
     @property
     def failures_total(self) -> int:

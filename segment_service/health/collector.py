@@ -249,7 +249,8 @@ class StoreCollector(Collector):
             limit.add_metric([server], memory.limit)
         text = "How long a Redis of Tier 1 has not answered"
         silent = GaugeMetricFamily("pravega_store_tier1_silent_seconds", text, labels=["server"])
-        for server in sorted(self._groups.servers):
+        needed = self._groups.needed(self._registry.log_groups())
+        for server in sorted(server for servers in needed.values() for server in servers):
             silent.add_metric([server], self._silent_s(server))
         yield from (used, limit, silent)
 

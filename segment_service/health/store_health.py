@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,8 +40,9 @@ class StoreHealth:
     place: Callable[[], ClusterPlace | None]
     """``None`` before the store has joined the cluster."""
     registry: ContainerRegistry
-    groups: Callable[[], Mapping[str, tuple[str, ...]]]
-    """The servers of each persistence group of Redis; none for a log in files."""
+    groups: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]]
+    """The servers of each persistence group of Redis that the settings name, and of the given ones; none for a log in
+    files."""
     silent_s: Callable[[str], float]
     """How long a server has not answered."""
     tier2: MeasuredChunkStorage
@@ -101,7 +102,7 @@ class StoreHealth:
         if full:
             text = f"{_containers(full)}: Tier 1 has no memory, appends wait"
             yield Problem("tier1-full", text, _FREE_TIER1, stops_work=True)
-        for name, servers in self.groups().items():
+        for name, servers in self.groups(self.registry.log_groups()).items():
             silent = [server for server in servers if self.silent_s(server) > tier1_answer_max_s]
             if silent:
                 text = f"{', '.join(silent)} of {len(servers)} servers of group {name} give no answer"

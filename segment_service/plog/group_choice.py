@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
@@ -61,6 +61,11 @@ class ChoiceByUse:
     def servers(self) -> tuple[str, ...]:
         """The servers of every group seen."""
         return tuple(server for servers in self.groups.values() for server in servers)
+
+    def needed(self, used: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The servers, by group, of the groups that may get new plogs and of those that are used."""
+        names = {*self.candidates(tuple(self.groups)), *used}
+        return {name: servers for name, servers in self.groups.items() if name in names}
 
     def saw(self, cluster: PersistenceCluster) -> None:
         self.groups.update((group.name, group.servers) for group in cluster.groups)

@@ -148,6 +148,11 @@ class MetadataManager:
             else:
                 await self._append(self._plog, frame, state)
 
+    def plogs(self) -> set[PlogId]:
+        """The plogs that count: those that the records name, and the metadata plog in the CPO."""
+        named = {plog.plog_id for stream in self.state.streams.values() for plog in stream.plogs}
+        return named if self._registered is None else {*named, PlogId.parse(self._registered)}
+
     @property
     def open_plog(self) -> OpenPlog | None:
         """The plog that records go to; ``None`` while that is not certain."""
@@ -191,17 +196,22 @@ class MetadataManager:
     async def clean_up(self) -> list[PlogId]:
         """Delete the container's plogs that no record names: those of creations that failed. Returns them.
 
-        Called before this owner creates further plogs; nothing of a higher epoch is touched.
+        Called before this owner creates further plogs; nothing of a higher epoch is touched. A group that does not
+        answer is left to a later owner: the log needs nothing there, and the group may be gone for good.
         """
-        known = {str(plog.plog_id) for stream in self.state.streams.values() for plog in stream.plogs}
-        known.add(str(self._registered))
-        deleted = []
+        known = self.plogs()
+        deleted: list[PlogId] = []
         for group in self._client.groups:
-            for plog_id in await group.list_plogs(self._container_id):
-                if plog_id.cluster != self._client.cluster_name or str(plog_id) in known:
-                    continue
-                if await group.delete(plog_id, self._container_id, self.epoch):
-                    deleted.append(plog_id)
+            try:
+                for plog_id in await group.list_plogs(self._container_id):
+                    if plog_id.cluster != self._client.cluster_name or plog_id in known:
+                        continue
+                    if await group.delete(plog_id, self._container_id, self.epoch):
+                        deleted.append(plog_id)
+            except PravegaError as error:
+                if error.outcome is Outcome.FENCED:
+                    raise
+                self._log.warning("a group was not cleaned up", group=group.name, error=str(error))
         return deleted
 
     async def _append(self, plog: OpenPlog, frame: bytes, state: FullRecord) -> None:

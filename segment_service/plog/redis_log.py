@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Final
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, Unavailable
@@ -167,6 +167,10 @@ class RedisDataLog:
         return Replication(self.repair.under_replicated_plogs, self.repair.servers_out)
 
     @property
+    def groups(self) -> Set[str]:
+        return needed_groups(self._required_manager(), self._required_client())
+
+    @property
     def failures_total(self) -> int:
         return 0 if self._stream is None else self._stream.failures_total
 
@@ -279,16 +283,25 @@ class RedisDataLog:
         return self._stream or unreachable("the log was not initialized", log=self._container_id)
 
 
+def needed_groups(manager: MetadataManager, client: PersistenceClient) -> Set[str]:
+    """The names of the groups that have a plog which counts, and of those that may get new ones."""
+    return {plog_id.group for plog_id in manager.plogs()} | {group.name for group in client.groups_for_new_plogs}
+
+
 class _OwnedPlogs:
     """``RepairedLog`` of a log and its metadata."""
 
     def __init__(self, manager: MetadataManager, stream: LogStream, client: PersistenceClient) -> None:
         self._manager = manager
         self._stream = stream
+        self._client = client
         self.move_server = client.move_server
 
     def sealed_plogs(self) -> list[PlogRecord]:
         return [plog for plog in self._manager.state.streams[stream_name].plogs if plog.sealed]
+
+    def groups(self) -> Set[str]:
+        return needed_groups(self._manager, self._client)
 
     def holders(self, group: str) -> list[set[int]]:
         found = [plog.required_quorum.holders() for plog in self._open(group)]

@@ -16,7 +16,7 @@ majority. Two servers that lost their data are never admitted: what only they ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -72,6 +72,10 @@ class RepairedLog(Protocol):
 
     def sealed_plogs(self) -> Sequence[PlogRecord]:
         """Those that are recorded as sealed now, and hold something."""
+        ...
+
+    def groups(self) -> Set[str]:
+        """The groups that hold some of the log or may get its next plog."""
         ...
 
     def holders(self, group: str) -> list[set[int]]:
@@ -134,8 +138,9 @@ class LogRepair(Service):
 
     @property
     def servers_out(self) -> dict[str, str]:
-        """The addresses of the servers that do not take part, and why."""
-        return {server.address: server.out for server in self._servers if server.out}
+        """The addresses of the servers that do not take part, and why; those of a drained group need not."""
+        needed = self._plogs.groups()
+        return {server.address: server.out for server in self._servers if server.out and server.group.name in needed}
 
     @property
     def under_replicated_plogs(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.cluster.redis_audit import memory_of
 from segment_service.plog.cluster_registration import ask_redis, register_groups
@@ -113,6 +114,25 @@ async def test_a_group_that_the_settings_no_longer_name_is_read_and_gets_nothing
     assert set(_members(world, "a")) <= before
     await again.truncate(more.acked[50])
     assert _members(world, "a") == [], "it is empty once what it held is truncated"
+    world.servers["a"].kill()
+    assert await read_entries(await world.open()), "its server may go then"
+    assert world.logs[-1].groups == {"b"}
+
+
+async def test_a_log_starts_while_a_group_that_has_nothing_of_it_is_away(world: TwoGroups) -> None:
+    world.servers["b"].call("SET", "other", "x" * 20_000_000)
+    world.sample()
+    log = await world.open()
+    history = WriterHistory(0)
+    await write_frames(log, history, 30, sizes=(FRAME,))
+    assert (history.error, world.plogs("b")) == (None, 0)
+    world.servers["b"].kill()
+    del world.choice.memory[world.servers["b"].address]
+    again = await world.open()
+    check_history(await read_entries(again), [history])
+    world.servers["a"].kill()
+    with pytest.raises(Unavailable):
+        await world.open()
 
 
 def _members(world: TwoGroups, name: str) -> list[PlogId]:

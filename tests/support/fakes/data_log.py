@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -154,6 +154,7 @@ class InMemoryDataLog:
     def __init__(self, container_id: int, store: InMemoryLogStore) -> None:
         self.replication_now = Replication()
         """The answer of ``replication``; a test sets it."""
+        self.groups: Set[str] = frozenset()
         self._container_id = container_id
         self._store = store
         self._epoch = 0

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from pravega_common.errors import PravegaError, SegmentNotFound
-from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import Problem
 from segment_service import tier1_memory_watch as memory_watch
@@ -73,7 +73,7 @@ class Page:
         health = StoreHealth(
             lambda: ClusterPlace(self.lease_left_s, self.offline),
             self.registry,
-            lambda: self.groups.groups,
+            self.groups.needed,
             lambda server: self.silent.get(server, 0.0),
             self.tier2,
             self.kit.back_pressure,
@@ -146,6 +146,21 @@ async def test_a_group_is_as_silent_as_its_majority(page: Page) -> None:
     assert await problems(page, 200) == ["tier1-silent"]
     page.silent["c:1"] = 6.0
     assert await problems(page, 503) == ["tier1-silent"]
+
+
+async def test_a_silent_group_is_a_problem_while_the_settings_name_it_or_a_log_lies_there(page: Page) -> None:
+    page.groups.saw(PersistenceCluster("main", (PersistenceGroup("drained", ("d:1",)),)))
+    page.silent = {"d:1": 6.0}
+    metric = 'pravega_store_tier1_silent_seconds{server="d:1"}'
+    assert await problems(page, 200) == []
+    assert metric not in (await page.get("/metrics"))[1]
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    log = container.durable_log._log
+    assert isinstance(log, InMemoryDataLog)
+    log.groups = {"drained"}
+    assert await problems(page, 503) == ["tier1-silent"]
+    assert metric in (await page.get("/metrics"))[1]
 
 
 @pytest.mark.parametrize(
