@@ -217,6 +217,7 @@ class SegmentContainer(Service):
         await self.attributes.start()
         self._takes_requests = True
         self.spawn(self._recheck_damage(), "recheck-damage")
+        self.spawn(self._read_pairs_again(), "read-pairs-again")
         self.spawn(self.event_index.run(), "event-index")
         self.spawn(self.event_index.run_truncations(), "event-index-truncations")
         recovered = self.durable_log.recovered
@@ -344,16 +345,22 @@ class SegmentContainer(Service):
             )
 
     async def _recheck_damage(self) -> None:
-        """Lift the quarantine of segments whose bytes can be read again; bring what was not read of the table."""
+        """Lift the quarantine of segments whose bytes can be read again. Appends nothing: a full Tier 1 may wait for
+        this."""
         quarantine = self.metadata.quarantine
+        while True:
+            await self._clock.sleep(self._config.damage_recheck_s)
+            for segment_id, damaged in quarantine.unreadable():
+                if await self._is_whole(segment_id, damaged):
+                    quarantine.remove_unreadable(segment_id, damaged)
+
+    async def _read_pairs_again(self) -> None:
+        """Bring what was not read of the table."""
         while True:
             for name in list(self.metadata.unread_pairs):
                 await self.loader.look_up(name)
                 await self.event_index.read_again(name)
             await self._clock.sleep(self._config.damage_recheck_s)
-            for segment_id, damaged in quarantine.unreadable():
-                if await self._is_whole(segment_id, damaged):
-                    quarantine.remove_unreadable(segment_id, damaged)
 
     async def _is_whole(self, segment_id: int, damaged: DamagedRange) -> bool:
         """Whether the bytes can be read, or are not this segment's any more."""
@@ -490,7 +497,7 @@ class SegmentContainer(Service):
         self.event_index.truncated(segment)
 
     async def delete(self, segment: str) -> None:
-        deleted = self._submit(DeleteRequest(segment))
+        deleted = self._submit_deletion(segment)
         # A segment that was not read may be refused where its index, which is in memory, would not be.
         may_be_refused = segment in self.metadata.unread_pairs and segment not in self.metadata.ids
         if not may_be_refused:
@@ -506,7 +513,14 @@ class SegmentContainer(Service):
     def _delete_index(self, segment: str) -> None:
         """The index goes with its segment; one that a crash leaves behind goes with the next recovery."""
         if is_user_stream_segment(segment):
-            self._submit(DeleteRequest(index_segment_name(segment)))
+            self._submit_deletion(index_segment_name(segment))
+
+    def _submit_deletion(self, segment: str) -> asyncio.Future[None]:
+        """One of a damaged segment is taken beyond all limits: they may be reached because of what it holds."""
+        request, found = DeleteRequest(segment), self.metadata.by_name(segment)
+        if found is None or not self._takes_requests or not self.durable_log.may_release(found.segment_id):
+            return self._submit(request)
+        return self.durable_log.release(found.segment_id, request)
 
     async def merge(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> MergeResult:
         merged = await self._submit(MergeRequest(target, source, updates))

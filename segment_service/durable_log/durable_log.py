@@ -30,11 +30,13 @@ from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.metadata_updater import OperationMetadataUpdater
 from segment_service.durable_log.operation_processor import OperationProcessor
 from segment_service.durable_log.recovery import Recovered, recover
+from segment_service.durable_log.releases import Releases
 from segment_service.durable_log.request_queue import LogRequestQueue
 from segment_service.durable_log.requests import (
     AnyRequest,
     BarrierRequest,
     CheckpointRequest,
+    DeleteRequest,
     LogRequest,
     UpdateAttributesRequest,
 )
@@ -92,6 +94,7 @@ class DurableLog(Service):
         self._operations_since_checkpoint = 0
         self._bytes_since_checkpoint = 0
         self._checkpoint_pending = False
+        self._releases = Releases()
         self.recovered = Recovered()
         self.frame_latencies = LatencyCounts()
         """From sending a frame to its being durable."""
@@ -191,7 +194,8 @@ class DurableLog(Service):
 
     async def _watch_full(self) -> None:
         """Get a full Tier 1 going again: what is in Tier 2 is truncated at the checkpoints there are, and when that was
-        not enough, what waits goes in all the same, with a checkpoint behind it at which all before is freed."""
+        not enough, what waits goes in all the same, with a checkpoint behind it at which all before is freed. So does
+        what lets a segment go that the storage writer holds: Tier 2 gets nothing more before that."""
         while True:
             await self._log.wait_full()
             self.log.warning("Tier 1 is full: appends wait until Tier 2 has what it holds", waiting=len(self.queue))
@@ -200,7 +204,8 @@ class DurableLog(Service):
                 if not self._checkpoint_pending:
                     self._checkpoint_pending = True
                     self._enqueue(CheckpointRequest())
-                if not len(self._state.memory_log):
+                is_held = self._state.metadata.quarantine.is_holding
+                if not len(self._state.memory_log) or (is_held and self._releases.may_exceed(self.frames_total)):
                     self._log.relieve()
                 await self._clock.sleep(full_look_s)
             self.log.info("Tier 1 takes appends again")
@@ -247,18 +252,42 @@ class DurableLog(Service):
 
         The caller has looked at ``queue.is_full``.
         """
+        if self._takes(request):
+            self.queue.put(request)
+
+    def _takes(self, request: AnyRequest) -> bool:
+        """Whether requests are processed; if not, this one is answered."""
         processor = self._processor
         if processor is None:
             unreachable("request before recovery", container=self._log.container_id)
-        if processor.failure is not None:  # the service may need some turns of the loop to stop
-            request.fail(ContainerOffline(f"container {self._log.container_id} went offline: {processor.failure!r}"))
-        else:
-            self.queue.put(request)
+        if processor.failure is None:
+            return True
+        # The service may need some turns of the loop to stop.
+        request.fail(ContainerOffline(f"container {self._log.container_id} went offline: {processor.failure!r}"))
+        return False
+
+    def may_release(self, segment_id: int) -> bool:
+        """Whether ``release`` takes the deletion of a segment: it is damaged, and no other deletion of it waits."""
+        return self._state.metadata.quarantine.reason(segment_id) is not None and not self._releases.has(segment_id)
+
+    def release(self, segment_id: int, request: DeleteRequest) -> asyncio.Future[None]:
+        """Register the deletion of a segment as ``add`` does, however much waits in the queue and in Tier 1, which may
+        be there because of this segment: in a full Tier 1 it goes first, and without room."""
+        future = request.future = asyncio.get_running_loop().create_future()
+        if self._takes(request):
+            self._releases.add(segment_id, future, self.frames_total)
+            if self._log.is_full:
+                self.queue.put_front([request])
+            else:
+                self.queue.put(request)
+        return future
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint and wait until it is durable."""
+        """Write a checkpoint and wait until it is durable; it goes into a full Tier 1 that nothing else would free."""
         self._checkpoint_pending = True
-        await self._enqueue(CheckpointRequest())
+        durable = self._enqueue(CheckpointRequest())
+        self._releases.add(None, durable, self.frames_total)
+        await durable
 
     async def barrier(self) -> None:
         """Wait until an operation added now is durable, and so all before it."""

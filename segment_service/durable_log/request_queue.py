@@ -42,7 +42,7 @@ class LogRequestQueue:
             self._waiter.set_result(None)
 
     def put_front(self, requests: Sequence[AnyRequest]) -> None:
-        """Add in front of all others, in order; they were in the queue before."""
+        """Add in front of all others, in order; they were in the queue before, or must not wait."""
         self._requests.extendleft(reversed(requests))
         self.bytes += sum(request.length for request in requests if type(request) is AppendRequest)
         if self._waiter is not None and not self._waiter.done():

@@ -335,6 +335,31 @@ async def test_a_quarantined_segment_can_be_deleted(kit: ContainerKit) -> None:
     await container.stop()
 
 
+async def test_a_quarantine_is_lifted_while_the_change_of_an_index_waits_for_tier1(
+    kit: ContainerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = await opened(kit)
+    (chunk,) = objects(kit, container, "hurt", "d")
+    await container.stop()
+    recheck_soon(kit)
+    flip(kit, chunk, 0)
+    container = await kit.open()
+    reads = asyncio.Event()
+
+    async def wait(name: str) -> None:
+        reads.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(container.event_index, "read_again", wait)
+    container.metadata.unread_pairs["other"] = "a block of a run is damaged"
+    await reads.wait()
+    with pytest.raises(SegmentDamaged):
+        await container.read("hurt", 0, 4)
+    flip(kit, chunk, 0)
+    await eventually(lambda: not quarantined(container), "the quarantine is lifted")
+    await container.stop()
+
+
 async def test_tables_of_a_damaged_segment_are_refused(kit: ContainerKit) -> None:
     container = await opened(kit)
     tables = TableExtension(container)

@@ -6,8 +6,12 @@ import asyncio
 
 import pytest
 
+from pravega_common.errors import Throttled
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.data_log import frames_in_flight_bytes_max
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
+from segment_service.storage.chunk_names import Layout
+from segment_service.writer.config import WriterConfig
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
 
@@ -85,4 +89,76 @@ async def test_a_start_frees_first(kit: ContainerKit) -> None:
     await container.stop()
     container = await kit.open()
     assert (await container.get_info("s")).length == length + len(block)
+    await container.stop()
+
+
+@pytest.fixture
+async def held(kit: ContainerKit) -> SegmentContainer:
+    """A container of whose segment ``hurt`` the storage writer holds an operation, as its manifest is lost."""
+    kit.write_to_tier2(WriterConfig(flush_age_s=0.02, tick_s=0.01, damage_recheck_s=3600.0))
+    container = await kit.open()
+    for name in ("s", "hurt"):
+        await container.create_segment(name)
+        await container.append(name, [block])
+    hurt = container.metadata.by_name("hurt")
+    assert hurt is not None
+    await eventually(lambda: hurt.storage_length == hurt.length, "it is in Tier 2")
+    for _ in range(3):
+        await container.durable_log.checkpoint()
+        await eventually(lambda: not container.durable_log.memory_length, "Tier 1 has checkpoints alone")
+    await container.stop()
+    manifests = Layout(0).manifests_of(hurt.segment_id)
+    for lost in [name for name in kit.stored.objects if name.startswith(manifests)]:
+        await kit.stored.delete(lost)
+    container = await kit.open()
+    await container.append("hurt", [block])
+    await is_held(container)
+    return container
+
+
+async def is_held(container: SegmentContainer) -> None:
+    await eventually(lambda: container.metadata.quarantine.is_holding, "the segment is held")
+
+
+@pytest.mark.parametrize("is_queue_full", [False, True])
+async def test_a_held_segment_can_be_deleted(kit: ContainerKit, held: SegmentContainer, is_queue_full: bool) -> None:
+    before = (await held.get_info("s")).length
+    kit.logs.faults.capacity_bytes = capacity_bytes
+    appends = await fill(held)
+    appends += [held.append("s", [block]) for _ in range(2_000)]
+    if is_queue_full:
+        held.durable_log.queue._bytes_max = len(block)
+        with pytest.raises(Throttled):
+            await held.delete("s")
+    await asyncio.sleep(0.3)  # nothing signals that nothing happens: the log looks for a way out three times
+    stored = sum(len(entry.payload) for entry in kit.logs.entries(0))
+    assert stored <= capacity_bytes
+    deleted = asyncio.ensure_future(held.delete("hurt"))
+    most = 0
+    async with asyncio.timeout(10):
+        while not deleted.done():
+            await asyncio.sleep(0.005)
+            most = max(most, sum(len(entry.payload) for entry in kit.logs.entries(0)))
+    await deleted
+    assert most < capacity_bytes + 2 * frames_in_flight_bytes_max, "most of what waits behind the deletion gets no room"
+    await asyncio.wait_for(asyncio.gather(*appends), 20)
+    assert (await held.get_info("s")).length == before + len(appends) * len(block)
+    await eventually(lambda: sum(len(entry.payload) for entry in kit.logs.entries(0)) < stored, "Tier 1 is freed")
+    await held.stop()
+
+
+async def test_a_start_does_not_wait_for_a_held_segment(kit: ContainerKit, held: SegmentContainer) -> None:
+    kit.logs.faults.capacity_bytes = capacity_bytes
+    await fill(held)
+    held.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError):
+        await held.wait_stopped()
+    kit.logs.faults.capacity_bytes = sum(len(entry.payload) for entry in kit.logs.entries(0))
+    container = await asyncio.wait_for(kit.open(), 5)
+    await is_held(container)
+    waiting = container.append("s", [block])
+    await asyncio.sleep(0.3)  # nothing signals that nothing happens: the log looks for a way out three times
+    assert not waiting.done(), "the start is over, and frames wait for room again"
+    await asyncio.wait_for(container.delete("hurt"), 5)
+    await asyncio.wait_for(waiting, 5)
     await container.stop()

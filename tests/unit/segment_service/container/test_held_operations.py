@@ -38,3 +38,22 @@ async def test_operations_without_bytes_are_bounded() -> None:
     await eventually(lambda: kit.back_pressure.is_open, "the storage writer to be through")
     await container.update_attributes("segment", [UPDATE])
     await container.stop()
+
+
+async def test_a_damaged_segment_can_be_deleted_beyond_the_limit() -> None:
+    """It may be what holds the operations."""
+    kit = ContainerKit()
+    kit.back_pressure = StoreBackPressure(1 << 20, operations_max=100)
+    container = await kit.open()
+    for name in ("segment", "hurt"):
+        await container.create_segment(name)
+    while not kit.back_pressure.refuses_operations:
+        await container.update_attributes("segment", [UPDATE])
+    hurt = container.metadata.by_name("hurt")
+    assert hurt is not None
+    container.metadata.quarantine.hold(hurt.segment_id, "hurt", "its manifest is lost")
+    with pytest.raises(Throttled):
+        await container.delete("segment")
+    await container.delete("hurt")
+    assert container.metadata.by_name("hurt") is None
+    await container.stop()

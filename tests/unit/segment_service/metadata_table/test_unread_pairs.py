@@ -81,7 +81,7 @@ class Kit(ContainerKit):
 
     async def read_again(self, container: SegmentContainer) -> None:
         """Let the container look once, as it does by itself from time to time."""
-        container.spawn(container._recheck_damage(), "recheck")
+        container.spawn(container._read_pairs_again(), "read-again")
         await eventually(lambda: not container.metadata.unread_pairs, "what was damaged is read")
 
 
