@@ -41,6 +41,8 @@ def find_contradiction(
 def _problem(
     metadata: ContainerMetadata, recovered: Recovered, mark: EpochMark | None, first_object: str
 ) -> str | None:
+    if mark is not None and mark.log is not None and mark.log.high_water == 0:
+        return None  # the first checkpoint of all waited for room: nothing was acknowledged, nothing shows in Tier 2
     if recovered.operations == 0:
         if mark is None and not first_object:
             return None

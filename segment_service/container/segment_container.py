@@ -181,6 +181,7 @@ class SegmentContainer(Service):
         self._locator = BoundaryLocator(self.metadata, self.read)
         self.event_index = EventIndexer(self, self.metadata, self._locator, clock, self.log)
         self._takes_requests = False
+        self._is_identity_logged = False
         self.waits_for = ""
         """What the start waits for, and why; empty if it goes on."""
 
@@ -196,9 +197,11 @@ class SegmentContainer(Service):
         await self.durable_log.start()
         await self._from_tier2(self._verify)
         failpoint(VERIFIED)
-        if self.metadata.identity == unknown_identity:
+        self._is_identity_logged = self.metadata.identity != unknown_identity
+        if not self._is_identity_logged:
             self.metadata.identity = self._config.new_identity()
         await self._write_first_checkpoint()
+        self._is_identity_logged = True
         failpoint(CHECKPOINT_WRITTEN)
         if self._writer is None:
             await self._from_tier2(self._open_storage)
@@ -316,7 +319,8 @@ class SegmentContainer(Service):
 
     def _log_state(self) -> LogState:
         metadata = self.metadata
-        return LogState(metadata.identity, self.durable_log.last_durable, metadata.next_segment_id_durable)
+        identity = metadata.identity if self._is_identity_logged else unknown_identity
+        return LogState(identity, self.durable_log.last_durable, metadata.next_segment_id_durable)
 
     async def _start_writer(self) -> None:
         writer = self._writer_factory(self.source, self._storage)

@@ -35,18 +35,19 @@ block = bytes(range(256)) * 1_000
 class FileKit(ContainerKit):
     """Logs below ``root``; ``restart`` is what a new process of the store would find."""
 
-    def __init__(self, root: Path, files: Files) -> None:
+    def __init__(self, root: Path, files: Files, reserve_bytes: int = reserve_bytes) -> None:
         super().__init__(checkpoints=CheckpointPolicy(100_000, MIB))
         self.write_to_tier2()
         self.root = root
         self._files = files
+        self._reserve_bytes = reserve_bytes
         self._folder: FileLogFolder | None = None
 
     async def restart(self) -> None:
         if self._folder is not None:
             await self._folder.stop()
         self._folder = FileLogFolder(
-            self.root, plog_bytes=plog_bytes, reserve_bytes=reserve_bytes, files=self._files, call_time_max_s=20
+            self.root, plog_bytes=plog_bytes, reserve_bytes=self._reserve_bytes, files=self._files, call_time_max_s=20
         )
         await self._folder.start()
 
@@ -133,6 +134,34 @@ async def test_a_store_that_died_with_a_full_disk_starts_and_goes_on(kit: FileKi
         await asyncio.wait_for(container.append("s", [block]), 20)
     assert await read_all(container, "s") == block * (found // len(block) + 50)
     await container.stop()
+
+
+async def test_a_container_whose_first_start_found_no_room_starts_when_there_is_some(tmp_path: Path) -> None:
+    """Tier 2 has a mark of it by then, and the log is empty."""
+    files = FaultyFiles()
+    files.room_bytes = 0
+    kit = FileKit(tmp_path / "disk", files, reserve_bytes=0)
+    kit.root.mkdir()
+    await kit.restart()
+    for _ in range(2):
+        container = kit.make()
+        start = asyncio.ensure_future(container.start())
+        await eventually(lambda made=container: "is being written" in made.waits_for)  # type: ignore[misc]
+        assert [name for name in kit.stored.objects if "/e/" in name], "a mark is stored"
+        container.fail(RuntimeError("crash"))
+        with pytest.raises(RuntimeError):
+            await start
+        await kit.restart()
+    files.room_bytes = None
+    container = await kit.open()
+    await container.create_segment("s")
+    await container.append("s", [block])
+    await container.stop()
+    await kit.restart()
+    container = await kit.open()
+    assert await read_all(container, "s") == block
+    await container.stop()
+    await kit.close()
 
 
 async def test_many_crashes_lose_nothing(kit: FileKit) -> None:

@@ -22,7 +22,7 @@ from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.epoch_marks import decode_mark, encode_mark
 from segment_service.writer.config import WriterConfig
-from tests.support.containers import ContainerKit, read_all
+from tests.support.containers import ContainerKit, IdleWriter, read_all
 from tests.support.eventually import eventually
 
 starts = 6
@@ -286,6 +286,31 @@ async def test_a_container_keeps_its_identity(kit: ContainerKit) -> None:
     assert mark is not None and mark.log is not None and mark.log.identity == identities[0]
 
 
+async def test_a_mark_has_no_identity_that_the_log_has_not_got_yet(kit: ContainerKit) -> None:
+    """A log of before identities is taken over while Tier 1 is full, and the owner dies before its checkpoint."""
+    config = kit.config
+    kit.config = replace(config, new_identity=lambda: unknown_identity)
+    container = await kit.open()
+    await container.create_segment("s")
+    await append(container, "s", b"A")
+    await crash(container)
+    kit.config = config
+    kit.writer_factory = IdleWriter
+    kit.logs.faults.capacity_bytes = sum(len(entry.payload) for entry in kit.logs.entries(0))
+    container = kit.make()
+    start = asyncio.ensure_future(container.start())
+    await eventually(lambda: "is being written" in container.waits_for, "Tier 2 is open")
+    container.fail(RuntimeError("crash"))
+    with pytest.raises(RuntimeError):
+        await start
+    kit.logs.faults.capacity_bytes = 0
+    kit.write_to_tier2()
+    container = await kit.open()
+    assert await read_all(container, "s") == b"A"
+    await container.stop()
+    await (await kit.open()).stop()
+
+
 async def test_a_start_waits_for_tier2_and_can_be_stopped(kit: ContainerKit) -> None:
     """Requests are taken once Tier 2 has answered, since only it tells whether this log is the right one."""
     await (await kit.open()).stop()
@@ -338,6 +363,16 @@ def test_what_contradicts(metadata: ContainerMetadata, mark: EpochMark | None, m
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(problem)
     assert "container 3" in problem and "Nothing was written" in problem
+
+
+def test_a_mark_from_before_the_first_operation_contradicts_no_log() -> None:
+    """Its owner stored it while Tier 1 was full, and had acknowledged nothing."""
+    mark = EpochMark(1, LogState(KNOWN.identity, 0, 1))
+    assert find_contradiction(ContainerMetadata(3), Recovered(), mark, "c00003/e/1") is None
+    other = replace(METADATA, identity=bytes(range(1, 17)))
+    assert find_contradiction(other, LOG, mark, "") is None, "the next owner had an identity of its own"
+    problem = find_contradiction(ContainerMetadata(3), Recovered(), EpochMark(1, LogState(KNOWN.identity, 1, 1)), "")
+    assert problem is not None and "Tier 1 was lost" in problem
 
 
 async def test_a_damaged_mark_stops_the_container(kit: ContainerKit) -> None:
