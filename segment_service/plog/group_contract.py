@@ -169,7 +169,12 @@ class PersistenceGroupClient(Protocol):
         ...
 
     async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
-        """Delete the copies on all servers that are reached, a majority; false if a higher epoch has one."""
+        """Delete the copies on all servers that are reached, a majority; false if a higher epoch has one. The servers
+        that did not do it are remembered for ``delete_left``."""
+        ...
+
+    async def delete_left(self, index: int) -> None:
+        """Do the deletions that one server, which was just reached, has not done; asks nobody if there are none."""
         ...
 
     async def list_plogs(self, container_id: int) -> list[PlogId]:

@@ -90,6 +90,10 @@ class PersistenceClient:
         self._choice.saw(cluster)
         await self._groups[group].move_server(index, address)
 
+    async def delete_left(self, group: str, index: int) -> None:
+        """See ``PersistenceGroupClient.delete_left``."""
+        await self._groups[group].delete_left(index)
+
     @property
     def groups(self) -> list[PersistenceGroupClient]:
         return list(self._groups.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from segment_service.plog.chain import offset_max
 from segment_service.plog.fenced_copies import FencedCopies, PlogCopy, seal_copy
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.group_servers import Answers, GroupServers
+from segment_service.plog.left_copies import LeftCopies
 from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
 from segment_service.plog.plog_client import (
     AppendRefused,
@@ -40,6 +41,7 @@ class QuorumGroup:
     def __init__(self, name: str, clients: Sequence[PlogClient]) -> None:
         self.name = name
         self._servers = GroupServers(clients)
+        self._left = [LeftCopies(client) for client in clients]
         self._log = structlog.get_logger(group=name)
 
     def reset(self) -> None:
@@ -47,6 +49,7 @@ class QuorumGroup:
 
     async def move_server(self, index: int, address: str) -> None:
         await self._servers.move(index, address)
+        self._left[index].forget()
 
     async def open_for_appends(self) -> None:
         answers = await self._servers.ask(lambda _, server: server.open_for_appends())
@@ -59,9 +62,7 @@ class QuorumGroup:
 
         answers = await self._servers.ask(make)
         if not self._servers.is_majority(answers):
-            await self._servers.ask(
-                lambda _, server: server.delete(header.plog_id, header.container_id, header.epoch), among=answers.values
-            )
+            await self._delete(header.plog_id, header.container_id, header.epoch, among=answers.values)
             raise answers.failure(f"creating plog {header.plog_id} in group {self.name}")
         quorum = AppendQuorum(len(self._servers), answers.values, lambda error: isinstance(error, FailedError))
         return OpenPlog(header.plog_id, answers.values, quorum)
@@ -240,9 +241,28 @@ class QuorumGroup:
         return await fenced.seal(offset)
 
     async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
-        answers = await self._servers.ask(lambda _, server: server.delete(plog_id, container_id, epoch))
+        answers = await self._delete(plog_id, container_id, epoch)
         self._require_majority(answers, f"deleting plog {plog_id}")
         return all(answers.values.values())
+
+    async def _delete(
+        self, plog_id: PlogId, container_id: int, epoch: int, among: Iterable[int] | None = None
+    ) -> Answers[bool]:
+        """Delete the copies, and remember on which servers that is not known to be done."""
+        done: Collection[int] = ()
+        try:
+            answers = await self._servers.ask(
+                lambda _, server: server.delete(plog_id, container_id, epoch), among=among
+            )
+            done = answers.values
+        finally:
+            for index, left in enumerate(self._left):
+                if index not in done:
+                    left.note(plog_id, container_id, epoch)
+        return answers
+
+    async def delete_left(self, index: int) -> None:
+        await self._left[index].delete()
 
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         answers = await self._servers.ask(lambda _, server: server.list_plogs(container_id))

@@ -296,6 +296,7 @@ class _OwnedPlogs:
         self._stream = stream
         self._client = client
         self.move_server = client.move_server
+        self.delete_left = client.delete_left
 
     def sealed_plogs(self) -> list[PlogRecord]:
         return [plog for plog in self._manager.state.streams[stream_name].plogs if plog.sealed]

@@ -95,6 +95,10 @@ class RepairedLog(Protocol):
         """See ``PersistenceClient.move_server``."""
         ...
 
+    async def delete_left(self, group: str, index: int) -> None:
+        """See ``PersistenceGroupClient.delete_left``."""
+        ...
+
     async def include_all(self) -> None:
         """Let the log go on in plogs that include the servers that are out of the open ones."""
         ...
@@ -209,6 +213,7 @@ class LogRepair(Service):
             server.run_id = server.client.connections.run_id
         await self._complete(server, server.client)
         self._set_out(server, "")
+        await self._plogs.delete_left(server.group.name, server.index)
         if self._plogs.lacks(server.group.name, server.index, server.client.connections.run_id):
             await self._plogs.include_all()
 

@@ -11,6 +11,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.chain import offset_max
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
+from segment_service.plog.left_copies import LeftCopies
 from segment_service.plog.plog import PlogHeader, PlogId, PlogStatus
 from segment_service.plog.plog_client import PlogClient, PlogMissing, ServerPlog, StoredEntry
 from segment_service.plog.sealed_reader import copied_entry_over, read_copy
@@ -24,6 +25,7 @@ class SingleServerGroup:
     def __init__(self, name: str, server: PlogClient) -> None:
         self.name = name
         self._server = server
+        self._left = LeftCopies(server)
 
     def reset(self) -> None:
         self._server.reset()
@@ -31,6 +33,7 @@ class SingleServerGroup:
     async def move_server(self, index: int, address: str) -> None:
         check(index == 0, "a group of one has one server", group=self.name, index=index)
         await self._server.move(address)
+        self._left.forget()
 
     async def open_for_appends(self) -> None:
         await self._server.open_for_appends()
@@ -85,7 +88,16 @@ class SingleServerGroup:
         return await self._server.seal(plog.plog_id, epoch, offset)
 
     async def delete(self, plog_id: PlogId, container_id: int, epoch: int) -> bool:
-        return await self._server.delete(plog_id, container_id, epoch)
+        try:
+            is_deleted = await self._server.delete(plog_id, container_id, epoch)
+        except BaseException:
+            self._left.note(plog_id, container_id, epoch)
+            raise
+        await self._left.delete()
+        return is_deleted
+
+    async def delete_left(self, index: int) -> None:
+        await self._left.delete()
 
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         return await self._server.list_plogs(container_id)

@@ -134,6 +134,35 @@ async def test_the_next_owner_goes_on_with_a_repair_that_stopped(own_redis_group
     await check_recovered(cpo, [history, after])
 
 
+@pytest.mark.parametrize("how", ["slow", "away"])
+async def test_what_a_server_missed_of_a_truncation_is_deleted_there(own_redis_group: Servers, how: str) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    behind = own_redis_group[2]
+    had = plogs_on(behind)
+    if how == "slow":
+        behind.pause()
+    else:
+        behind.kill()
+    await log.truncate(history.acked[len(history.acked) - 1])
+    if how == "slow":
+        behind.resume()
+    else:
+        await asyncio.to_thread(behind.start)
+    assert had - plogs_on(own_redis_group[0]), "some are truncated"
+    await eventually(
+        lambda: not (plogs_on(behind) & had) - plogs_on(own_redis_group[0]), "they are deleted", repaired_max_s
+    )
+    await log.close()
+    await check_truncated(cpo, history)
+
+
+async def check_truncated(cpo: InMemoryCPO, history: WriterHistory) -> None:
+    log, entries = await recover(cpo, SETTINGS)
+    assert entries[-1].address == history.acked[len(history.acked) - 1]
+    await log.close()
+
+
 async def test_an_idle_log_is_repaired_too(own_redis_group: Servers) -> None:
     cpo, log, history = await started(own_redis_group)
     await repaired(log)
