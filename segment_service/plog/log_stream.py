@@ -349,10 +349,8 @@ class LogStream(Service):
         check(sealed == end.offset, "a plog was sealed below its acknowledged end", sealed=sealed, offset=end.offset)
         failpoint(HAND_OVER_SEALED)
         abandoned = None if self._active is old else self._active
-        if self._supply.spare is not None:
-            await self._supply.group_of(self._supply.spare).open_for_appends()
         new = self._supply.take_spare()
-        if new is None or not self._supply.group_of(new).is_current(new.plog):
+        if new is None or not await self._supply.is_fit(new):
             new = await self._supply.another(new, self._active)
         await self._supply.group_of(new).open_for_appends()
         record = PlogRecord(new.number, new.plog.plog_id, first_waiting + len(found), chain.last)

@@ -74,6 +74,19 @@ class PlogSupply:
             await group.open_for_appends()
         return plog
 
+    async def is_fit(self, plog: WritePlog) -> bool:
+        """Whether the group of a plog takes appends, and none of its servers was restarted since. If it does not, it
+        holds nobody up: the next plog may be in another group."""
+        group = self.group_of(plog)
+        try:
+            await group.open_for_appends()
+        except PravegaError as error:
+            if error.outcome is Outcome.FENCED:
+                raise
+            self._log.warning("the group of a plog made ahead takes no appends", group=group.name, error=str(error))
+            return False
+        return group.is_current(plog.plog)
+
     def brings_more(self, plog: WritePlog, active: WritePlog) -> bool:
         """Whether more servers are in ``plog``, none of which was restarted since."""
         return plog.plog.members > active.plog.members and self.group_of(plog).is_current(plog.plog)

@@ -16,6 +16,7 @@ from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
+from tests.support.eventually import eventually
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import WriterHistory, check_history, close_all, read_entries, write_frames
 from tests.support.server_fixtures import own_redis as own_redis
@@ -95,6 +96,31 @@ async def test_a_log_lives_through_the_restart_of_the_server_of_its_spare(world:
         await asyncio.to_thread(server.restart_after_kill)
         await write_frames(log, history, 60, sizes=(FRAME,))
     assert (history.error, len(history.acked)) == (None, 120)
+    check_history(await read_entries(await world.open()), [history])
+
+
+async def test_a_log_is_healed_while_the_group_of_its_spare_is_away(world: TwoGroups) -> None:
+    world.servers["b"].call("SET", "other", "x" * 20_000_000)
+    world.sample()
+    log = await world.open()
+    a = world.servers["a"]
+    stream = log._stream  # its spare shows nowhere else
+    assert stream is not None
+    await eventually(lambda: stream._supply.spare is not None, "a spare")
+    first = stream._supply.spare
+    world.servers["b"].call("DEL", "other")
+    a.call("SET", "other", "x" * 40_000_000)
+    world.sample()
+    history = WriterHistory(0)
+    while stream._supply.spare is first or stream._supply.spare is None:
+        await write_frames(log, history, 1, sizes=(FRAME,))
+    assert stream._supply.spare.plog.plog_id.group == "b" and world.plogs("b") == 1
+    world.servers["b"].kill()
+    del world.choice.memory[world.servers["b"].address]
+    await asyncio.to_thread(a.restart_after_kill)
+    async with asyncio.timeout(SETTINGS.heal_time_max_s):
+        await write_frames(log, history, 20, sizes=(FRAME,))
+    assert history.error is None
     check_history(await read_entries(await world.open()), [history])
 
 
