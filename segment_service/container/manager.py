@@ -167,6 +167,8 @@ class ContainerManager(Service):
                 self.log.warning("the assignment could not be read", error=repr(error))
                 await self._clock.sleep(retry_pause_s)
                 continue
+            if self.state is ServiceState.STOPPING:
+                return  # a container that is taken over now would go with the others, or be cut off in its start
             if assignment.version > self._assignment.version:
                 self._apply(assignment)
             elif assignment.version < self._assignment.version:

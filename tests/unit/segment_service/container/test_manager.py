@@ -201,6 +201,24 @@ async def test_stopping_gives_up_the_lease(cluster: Cluster) -> None:
     assert not container.is_running and hosted(registry) == set()
 
 
+async def test_a_store_that_stops_takes_no_container_over(cluster: Cluster) -> None:
+    registry = await cluster.start("one")
+    await cluster.assign({0: "one"})
+    await eventually(lambda: hosted(registry) == {0}, "assigned containers run")
+    await registry.get(0).create_segment("s")
+    cluster.kit.logs.faults.hold()
+    waiting = registry.get(0).append("s", [b"x"])
+    stopping = asyncio.ensure_future(cluster.stores["one"][0].stop())
+    await eventually(lambda: hosted(registry) == set(), "the stop is under way")
+    await cluster.assign({0: "one", 1: "one"})
+    await pass_time(cluster.clock, 3)
+    assert not stopping.done() and cluster.kit.logs.container(1).epoch == 0
+    cluster.kit.logs.faults.release()
+    await stopping
+    assert await waiting == 1
+    assert cluster.kit.logs.container(1).epoch == 0
+
+
 async def test_a_store_is_stale_long_after_its_lease_ran_out() -> None:
     clock = ManualClock()
     cpo = InMemoryCPO(clock)
