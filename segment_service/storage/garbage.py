@@ -27,7 +27,8 @@ BARRIER_PASSED = register("storage.garbage.barrier_passed")
 ONE_DELETED = register("storage.garbage.one_deleted")
 
 waiting_names_max = 200_000
-"""Names that wait for deletion; more are left for the sweep of the next epoch."""
+"""Names that wait for deletion. While there are as many, no more are taken: they are left for the sweep of the next
+epoch. The names of one change may be more than that, and are taken together, or no sweep would ever delete them."""
 
 names_per_barrier_max = 1_000
 """Names deleted after one barrier."""
@@ -110,10 +111,10 @@ class GarbageCollector(Service):
             self._found.update(group)
 
     def _add(self, group: _Group) -> bool:
-        """Whether there was room for the group."""
+        """Whether there was room for a name more."""
         if not group:
             return True
-        if self._waiting + len(group) > waiting_names_max:
+        if self._waiting >= waiting_names_max:
             self.dropped_names += len(group)
             return False
         self._waiting += len(group)

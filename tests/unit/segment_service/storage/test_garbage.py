@@ -1,4 +1,4 @@
-"""Names that wait for their deletion are as many as there are objects to delete, however often they are found."""
+"""Names that wait for their deletion are as many as there are objects to delete, and all of them are deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pravega_common.errors import Unavailable
 from pravega_common.runtime.clock import SystemClock
 from segment_service.maintenance.read_only import ContainerReader
-from segment_service.storage import manifest_store
+from segment_service.storage import garbage, manifest_store
 from segment_service.storage.chunk_names import ChunkId
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
@@ -71,6 +71,46 @@ async def test_a_name_is_taken_again_once_it_was_deleted() -> None:
         assert storage.garbage.waiting_names == 1
         await collect_all(storage)
         assert not [info async for info in chunks.list(name)]
+
+
+async def opened(chunks: Chunks, epoch: int) -> RollingStorage:
+    storage = RollingStorage(chunks, 0, SystemClock(), background=False)
+    await storage.start(epoch, nothing, lambda: STAMP)
+    return storage
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+@pytest.mark.parametrize("by_sweep", [True, False])
+async def test_more_names_of_one_change_than_may_wait_are_deleted(
+    monkeypatch: pytest.MonkeyPatch, deleted: bool, by_sweep: bool
+) -> None:
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await storage.sweeper.sweep()  # from here on journals suffice
+    for offset in range(40):
+        await storage.write(FIRST, offset, [b"x"])
+    await collect_all(storage)
+    monkeypatch.setattr(garbage, "waiting_names_max", 20)
+    await (storage.delete(FIRST) if deleted else storage.truncate(FIRST, 40))
+    if by_sweep:  # the first owner ends before it deletes
+        storage = await opened(chunks, 2)
+        await storage.garbage.collect()  # what its start found
+        await storage.sweeper.sweep()
+    assert storage.garbage.waiting_names > 40
+    await collect_all(storage)
+    assert storage.garbage.dropped_names == 0
+    assert not [info async for info in chunks.list(storage.layout.chunks)]
+    manifests = [info async for info in chunks.list(storage.layout.manifests)]
+    assert len(manifests) <= (0 if deleted else 2), "a base and a delta"
+
+
+async def test_a_group_is_refused_while_as_many_wait_as_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "waiting_names_max", 3)
+    storage = await opened(Chunks(), 1)
+    names = [storage.layout.chunk(ChunkId(FIRST, 1, counter)) for counter in range(4)]
+    storage.garbage.discard(names)
+    storage.garbage.discard(names)
+    assert (storage.garbage.waiting_names, storage.garbage.dropped_names) == (4, 4)
 
 
 async def test_a_reader_beside_the_owner_remembers_nothing() -> None:
