@@ -296,7 +296,7 @@ class SharedObjects:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
-        """Flush until nobody waits. Removals that a failed flush left wait for the next one that is begun."""
+        """Flush until nothing waits, or a flush fails. Removals that it left wait for the next one that is begun."""
         while self._waiting:
             pause_s = self._next_flush_s - self._clock.monotonic_s()
             if pause_s > 0:
@@ -306,17 +306,23 @@ class SharedObjects:
             try:
                 await self._flush(group)
             except BaseException as error:
-                self._waiting.extendleft(one for one in reversed(group) if one.done is None)
-                is_told = _answer(group, error)
+                is_told = self._fail([*group, *self._waiting], error)
                 if isinstance(error, asyncio.CancelledError) or not (is_told or isinstance(error, PravegaError)):
                     raise
-                if all(one.done is None for one in self._waiting):
-                    return
+                if not is_told:
+                    self._log.warning("removals of shared objects wait", error=str(error), count=len(self._waiting))
+                return
             else:
                 for key, value in itertools.chain.from_iterable(one.changes for one in group):
                     if value is None:
                         self._removed.pop(key, None)
                 await _answer_in_turns(group)
+
+    def _fail(self, changes: Sequence[_Waiting], error: BaseException) -> bool:
+        """Tell all that wait of a failed flush, also those behind it: it may be removals alone, 20,000 of them, which
+        are taken again before everything else. Whether anybody waited."""
+        self._waiting = deque(one for one in changes if one.done is None)
+        return _answer(changes, error)
 
     def _take(self) -> Sequence[_Waiting]:
         group: list[_Waiting] = []

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from pravega_common.errors import DataCorruption, Fenced, SegmentDamaged
+from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentDamaged, Unavailable
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import LogState, StorageState
@@ -364,3 +364,45 @@ async def test_damage_to_the_map_damages_the_segments_in_it_only(owners: Owners)
         await storage.write(2 + owners.epoch, 0, [b"new"])
         assert await storage.read(2 + owners.epoch, 0, 3) == b"new"
         assert await storage.read(3 + 1, 0, 3) == b"new"
+
+
+async def refused_in_front(owners: Owners, monkeypatch: pytest.MonkeyPatch, error: PravegaError) -> RollingStorage:
+    """An owner of six segments, with removals of more than one flush that wait, and a map that cannot be flushed."""
+    monkeypatch.setattr(shared_objects, "group_changes_max", 4)
+    storage = await owners.open()
+    for number in range(1, 7):
+        await storage.write(number, 0, [b"data"])
+
+    async def refuse(changes: object, stamp: object) -> None:
+        raise error
+
+    monkeypatch.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+    for name in await names_in(storage, LAYOUT.chunks):
+        await storage.shared.delete(name)
+    return storage
+
+
+@pytest.mark.parametrize("error", [DataCorruption("a block of a run"), Unavailable("Tier 2 is away")])
+async def test_a_flush_of_removals_that_fails_is_known_to_those_that_wait_behind_it(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch, error: PravegaError
+) -> None:
+    storage = await refused_in_front(owners, monkeypatch, error)
+    async with asyncio.timeout(5.0):
+        with pytest.raises(type(error)):
+            await storage.shared.settle()
+        results = await asyncio.gather(
+            *(storage.write(number, 4, [b"more"]) for number in range(1, 7)), return_exceptions=True
+        )
+    assert {type(result) for result in results} == {type(error)}
+
+
+async def test_removals_that_could_not_be_flushed_are_flushed_later(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        storage = await refused_in_front(owners, patched, Unavailable("Tier 2 is away"))
+        async with asyncio.timeout(5.0):
+            with pytest.raises(Unavailable):
+                await storage.write(1, 4, [b"more"])
+    assert await storage.shared.settle()
+    assert await names_in(await owners.open(), LAYOUT.chunks) == []
