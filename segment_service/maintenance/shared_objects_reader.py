@@ -21,6 +21,7 @@ from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.shared_objects import (
     by_name,
     bytes_in,
+    end_of,
     entry_key,
     first_epoch_in,
     first_epoch_key,
@@ -110,16 +111,16 @@ class SharedObjectsReader:
         """Those below the prefix, not of one moment: as ``ContainerReader.entries``."""
         if not may_hold_entries(self._layout, prefix) or self._manifest is None:
             return
-        begin = first = entry_key(self._layout, prefix)
+        first = entry_key(self._layout, prefix)
+        end = end_of(first)
+        ahead_bytes = merge_ahead_bytes if self._layout.segment_in(prefix) is None else 0  # few are of one segment
         for _ in range(attempts_max):
             manifest = self._manifest
             try:
                 async for keys, values in walk(
-                    self._objects, manifest.runs, first, TimeSlices(self._clock), ahead_bytes=merge_ahead_bytes
+                    self._objects, manifest.runs, first, TimeSlices(self._clock), end=end, ahead_bytes=ahead_bytes
                 ):
                     for key, value in zip(keys, values, strict=True):
-                        if not key.startswith(begin):
-                            return
                         if value is not None and key != first_epoch_key:
                             yield ChunkInfo(self._layout.prefix + key.decode(), len(value))
                         first = key + b"\0"

@@ -91,7 +91,7 @@ def entry_key(layout: Layout, name: str) -> bytes:
     return name.removeprefix(layout.prefix).encode()
 
 
-def _end_of(prefix: bytes) -> bytes | None:
+def end_of(prefix: bytes) -> bytes | None:
     """The first key behind those that begin with the prefix, a part of a name; ``None`` for the empty one."""
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
 
@@ -259,7 +259,7 @@ class SharedObjects:
         if segment_id is not None and segment_id >= self._new_from and segment_id not in self._written:
             return  # a look-up by prefix would ask every run
         begin = key = entry_key(self._layout, prefix)
-        while page := await self._map.scan(key or b"\0", entries_per_page, _end_of(begin)):
+        while page := await self._map.scan(key or b"\0", entries_per_page, end_of(begin)):
             for key, value in page:
                 if key not in self._removed and key != first_epoch_key:
                     yield ChunkInfo(self._layout.prefix + key.decode(), len(value))

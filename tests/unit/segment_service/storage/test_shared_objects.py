@@ -228,14 +228,17 @@ async def test_new_segments_are_not_looked_for(owners: Owners) -> None:
     assert await second.state(7) is None
 
 
-async def test_the_listing_of_a_segment_does_not_read_the_objects_of_others(owners: Owners) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+async def test_the_listing_of_a_segment_does_not_read_the_objects_of_others(owners: Owners, beside: bool) -> None:
     entry_bytes, segments = 50_000, 40
     first = await owners.open()
     await asyncio.gather(*(first.write(number, 0, [bytes(entry_bytes)]) for number in range(1, segments)))
     owner = await owners.open()
+    chunks = SharedObjectsReader(owners.chunks, LAYOUT, SystemClock()) if beside else owner.shared
     for number in (1, 20, segments - 1, segments):
         owners.chunks.read_bytes = 0
-        assert len(await names_in(owner, LAYOUT.chunks_of(number))) == int(number < segments)
+        found = [info async for info in chunks.list(LAYOUT.chunks_of(number))]
+        assert len(found) == int(number < segments)
         assert owners.chunks.read_bytes < 6 * entry_bytes, "a block of each run, and the tails of files"
 
 
