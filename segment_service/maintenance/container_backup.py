@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from segment_service.maintenance.backup_files import ContainerInBackup, log_path
 from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGap, nothing_read
 from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.read_only import ContainerReader
+from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
 from segment_service.metadata_table.metadata_table import map_name as metadata_map
 from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.storage.chunk_names import Layout, MapObjectId
@@ -203,26 +204,67 @@ class ContainerBackup:
     # --- segments
 
     async def _copy_segments(self, step: Step) -> None:
-        """Copy every segment that is not as an earlier pass copied it; those that are gone leave the copy."""
+        """Copy every segment that is not as an earlier pass copied it; those that are gone leave the copy.
+
+        The listing has the map of shared objects as of its beginning and each object as of its place. So a manifest
+        that became an entry meanwhile is missing there, and what it replaced may look like the newest one: what an
+        earlier pass had so is listed once more, and what must be there and is not is looked for by its id.
+        """
+        before = await self._reader.chunks.manifest()
+        if await self._copy_listed(step) and await self._reader.chunks.manifest() != before:
+            await self._copy_listed(step)
+        async for segment_id in self._ids_in_tier2():
+            if not await self._is_copied(segment_id):
+                await self._copy_one(segment_id, step)
+
+    async def _copy_listed(self, step: Step) -> bool:
+        """Copy the segments whose newest manifest is not the one of the copy. Whether there were others."""
+        has_same = False
         copied = self._copied.newest_manifests()
         known = await anext(copied, None)
         async for newest in self._reader.newest_manifests():
             while known is not None and known.segment_id < newest.segment_id:
-                await self._keep_only(self.layout.manifests_of(known.segment_id), set())
+                await self._copy_one(known.segment_id, step)
                 known = await anext(copied, None)
-            is_new = known != newest
+            is_same = known == newest
+            has_same |= is_same
             if known is not None and known.segment_id == newest.segment_id:
                 known = await anext(copied, None)
-            if is_new:
-                await self._copy_segment(newest.segment_id)
-                failpoint(SEGMENT_COPIED)
-                await step(f"container {self.container_id}: segment {newest.segment_id}")
+            if not is_same:
+                await self._copy_one(newest.segment_id, step)
         while known is not None:
-            await self._keep_only(self.layout.manifests_of(known.segment_id), set())
+            await self._copy_one(known.segment_id, step)
             known = await anext(copied, None)
+        return has_same
+
+    async def _ids_in_tier2(self) -> AsyncIterator[int]:
+        """The segments that must have bytes in Tier 2, as the copied metadata table and the copied log say; also some
+        that are gone."""
+        try:
+            async for key, value in self._copied.entries(id_key(0)):
+                segment_id = id_in(key)
+                if segment_id is None:
+                    break  # the names follow
+                if stored_length(value):
+                    yield segment_id
+        except DataCorruption as error:
+            self._log.warning("the metadata table is damaged", container=self.container_id, error=str(error))
+        for segment_id in sorted(self.log.watch.in_tier2):
+            yield segment_id
+
+    async def _is_copied(self, segment_id: int) -> bool:
+        async for _ in self._copies.list(self.layout.manifests_of(segment_id)):
+            return True
+        return False
+
+    async def _copy_one(self, segment_id: int, step: Step) -> None:
+        await self._copy_segment(segment_id)
+        failpoint(SEGMENT_COPIED)
+        await step(f"container {self.container_id}: segment {segment_id}")
 
     async def _copy_segment(self, segment_id: int) -> SegmentView | None:
-        """Copy the newest state of a segment: its chunks, then its manifests. ``None`` if it is damaged."""
+        """Copy the newest state of a segment: its chunks, then its manifests. One that is gone leaves the copy.
+        ``None`` if it is damaged."""
         self._settled.discard(segment_id)
         self.damaged.discard(segment_id)
         before = None
@@ -278,9 +320,7 @@ class ContainerBackup:
                 return
             concerned = set(behind)
             for target_id in behind:
-                await self._copy_segment(target_id)
-                failpoint(SEGMENT_COPIED)
-                await step(f"container {self.container_id}: segment {target_id}")
+                await self._copy_one(target_id, step)
         raise Unavailable(f"container {self.container_id}: segments keep being merged while they are copied: try again")
 
     async def _targets_behind(self, contents: LogContents) -> list[int]:

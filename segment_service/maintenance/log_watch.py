@@ -17,6 +17,7 @@ from segment_service.contracts.operations import (
     MapSegment,
     Operation,
 )
+from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.durable_log.data_frame_reader import DataFrameReader
 from segment_service.durable_log.serializer import deserialize
 from segment_service.metadata.segment_record import read_record
@@ -26,11 +27,13 @@ from segment_service.metadata.snapshot import read_snapshot
 class LogWatch:
     """Counts the operations of one log that are more than events in a stream of a user.
 
-    Memory: an id per event segment that the log names, as many as a start of the container holds.
+    Memory: an id or two per segment that the log names, as many as a start of the container holds.
     """
 
     def __init__(self) -> None:
         self.changes = 0
+        self.in_tier2: set[int] = set()
+        """Ids of the segments of which Tier 2 had bytes, as the log says; some are gone since."""
         self._reader = DataFrameReader()
         self._of_events: set[int] = set()
 
@@ -42,16 +45,20 @@ class LogWatch:
     def _take(self, operation: Operation) -> None:
         if isinstance(operation, Checkpoint):
             for segment in read_snapshot(operation.snapshot).segments.values():
-                self._name(segment.segment_id, segment.name)
+                self._know(segment)
         elif isinstance(operation, ActivateSegment):
-            record = read_record(operation.record)
-            self._name(record.segment_id, record.name)
+            self._know(read_record(operation.record))
         elif isinstance(operation, Append):
             self.changes += operation.segment_id not in self._of_events
         elif not isinstance(operation, Barrier):
             self.changes += 1
             if isinstance(operation, MapSegment):
                 self._name(operation.segment_id, operation.name)
+
+    def _know(self, segment: SegmentMetadata) -> None:
+        self._name(segment.segment_id, segment.name)
+        if segment.storage_length:
+            self.in_tier2.add(segment.segment_id)
 
     def _name(self, segment_id: int, name: str) -> None:
         if holds_events(name):

@@ -81,6 +81,10 @@ class SharedObjectsReader:
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
         if may_hold_entries(self._layout, prefix):
             await self._refresh()
+        if self._layout.segment_in(prefix) is not None:
+            for info in await self._of_segment(prefix):
+                yield info
+            return
         async for info in by_name(self._entries(prefix), self._chunks.list(prefix)):
             yield info
 
@@ -128,6 +132,17 @@ class SharedObjectsReader:
             except SegmentNotFound as error:
                 await self._go_on_after(manifest, error)
         raise Unavailable("shared objects keep being replaced while they are read: try again when less is going on")
+
+    async def _of_segment(self, prefix: str) -> Sequence[ChunkInfo]:
+        """The objects of a segment, and its entries of before and behind their listing: one that replaced an object
+        meanwhile is only in the later ones."""
+        before = self._manifest
+        found = {info.name: info async for info in self._entries(prefix)}
+        found |= {info.name: info async for info in self._chunks.list(prefix)}
+        await self._refresh()
+        if self._manifest is not None and (before is None or self._manifest.id != before.id):
+            found |= {info.name: info async for info in self._entries(prefix)}
+        return [found[name] for name in sorted(found)]
 
     async def _ask(self, question: Callable[[MapManifest], Awaitable[T]]) -> T:
         for _ in range(attempts_max):

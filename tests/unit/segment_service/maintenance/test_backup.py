@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -9,15 +10,21 @@ import pytest
 
 from pravega_common.errors import SegmentNotFound, Unavailable
 from segment_service.container.segment_container import SegmentContainer
+from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.data_log import LogEntry
-from segment_service.maintenance.backup_files import TIER2
+from segment_service.maintenance.backup_files import LOGS, TIER2
+from segment_service.maintenance.container_backup import ContainerBackup
 from segment_service.maintenance.doctor import StoreDoctor
+from segment_service.maintenance.read_only import ContainerReader
 from segment_service.maintenance.store_backup import StoreBackup
+from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import container_marker_prefix
-from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, restored, truncated
+from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored, truncated
 from tests.support.containers import read_all
+from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_reading import InMemoryLogSource
+from tests.support.tier2_garbage import collect_all
 
 
 async def assert_serves(
@@ -139,6 +146,96 @@ async def test_checkpoints_behind_the_copy_of_tier2_do_not_count(place: Place, t
     assert await read_all(other, "one") == b"before" * 1_000 + b"after" * 1_000 + b"end"
     await flushed(target, other)
     assert not other.metadata.quarantine.reason(1)
+    await other.stop()
+
+
+class ChangedChunks(InMemoryChunkStorage):
+    """Lists names page by page, so without those that are deleted since, as adapters do."""
+
+    changes: tuple[str, Callable[[], Awaitable[None]]] | None = None
+    """A prefix, and what is done behind the first object that is listed below it."""
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        async for info in super().list(prefix):
+            if info.name not in self.objects:
+                continue
+            yield info
+            if self.changes is not None and prefix == self.changes[0]:
+                (_, change), self.changes = self.changes, None
+                await change()
+
+
+async def of_large_writes(place: Place, names: list[str]) -> SegmentContainer:
+    """The second owner of segments whose manifests are objects, and whose bytes are in Tier 2 alone."""
+    container = await place.open()
+    for name in names:
+        await container.create_segment(name)
+        await container.append(name, [name.encode() * 30_000])
+    await flushed(place, container)
+    await container.table.flush()
+    await truncated(place, container)
+    await container.stop()
+    return await place.open()
+
+
+def sharing_place() -> tuple[Place, ChangedChunks]:
+    place, stored = Place(), ChangedChunks()
+    place.stored, place.chunks = stored, FaultyChunkStorage(stored, random.Random(7), place.clock)
+    place.shares_objects, place.background = True, False
+    return place, stored
+
+
+async def test_a_later_pass_copies_what_its_listing_has_as_it_was_before(tmp_path: Path) -> None:
+    """The listing has the base, an entry, of a segment whose delta was an object, and became an entry."""
+    place, stored = sharing_place()
+    container = await of_large_writes(place, ["first", "second", "third"])
+    await container.append("third", [b"base"])
+    await flushed(place, container)
+    copies = InMemoryChunkStorage()
+    source = InMemoryLogSource(place.logs)
+    (tmp_path / LOGS).mkdir()
+    backup = ContainerBackup(0, place.chunks, source, tmp_path, copies, place.clock)
+
+    async def step(text: str) -> None:
+        """Do nothing."""
+
+    await backup.copy_state(step)
+    await container.append("third", [b"delta" * 30_000])
+    await flushed(place, container)
+    needed = (await container.get_info("third")).length
+
+    async def change() -> None:
+        await container.append("third", [b"more"])
+        await flushed(place, container)
+        await collect_all(storage_of(container))
+
+    stored.changes = LAYOUT.manifests, change
+    await backup.copy_state(step)
+    assert stored.changes is None
+    assert (await ContainerReader(copies, 0, place.clock).view(3)).length >= needed
+    backup.log.close()
+    await container.stop()
+
+
+async def test_a_manifest_that_becomes_an_entry_while_manifests_are_listed(target: Place, tmp_path: Path) -> None:
+    """The listing has no entry of the segment, which came later, and no object, which is gone by then."""
+    names = ["first", "second", "third"]
+    place, stored = sharing_place()
+    await place.mark()
+    container = await of_large_writes(place, names)
+
+    async def change() -> None:
+        await container.append("third", [b"more"])
+        await flushed(place, container)
+        await collect_all(storage_of(container))
+
+    stored.changes = LAYOUT.manifests, change
+    outcome = await backed_up(place, tmp_path / "b", idle)
+    assert stored.changes is None and not outcome.damaged
+    await container.stop()
+    other = await restored(target, tmp_path / "b")
+    for name in names:
+        assert (await read_all(other, name)).removesuffix(b"more") == name.encode() * 30_000
     await other.stop()
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentDamaged, Unavailable
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.segment_storage import LogState, StorageState
 from segment_service.maintenance.shared_objects_reader import SharedObjectsReader
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
@@ -32,6 +33,15 @@ class CountingChunks(InMemoryChunkStorage):
         super().__init__()
         self.puts = 0
         self.read_bytes = 0
+        self.before_list: tuple[str, Callable[[], Awaitable[object]]] | None = None
+        """A prefix, and what is done once, before names are listed below it."""
+
+    async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        if self.before_list is not None and prefix == self.before_list[0]:
+            (_, change), self.before_list = self.before_list, None
+            await change()
+        async for info in super().list(prefix):
+            yield info
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
         self.read_bytes += length
@@ -349,6 +359,22 @@ async def test_a_reader_sees_what_the_owner_sees(owners: Owners) -> None:
             for name in own:
                 length = (await reader.info(name)).length
                 assert await reader.get(name, 0, length) == await storage.shared.get(name, 0, length)
+
+
+async def test_a_reader_sees_a_segment_whose_manifest_becomes_an_entry_between_its_two_looks(owners: Owners) -> None:
+    first = await owners.open()
+    await first.write(1, 0, [bytes(LARGE)])
+    owner = await owners.open()
+    reader = SharedObjectsReader(owners.chunks, LAYOUT, SystemClock())
+
+    async def change() -> None:
+        await owner.write(1, LARGE, [b"small"])
+        await collect_all(owner)
+
+    owners.chunks.before_list = LAYOUT.manifests_of(1), change
+    found = [info.name async for info in reader.list(LAYOUT.manifests_of(1))]
+    assert found == await names_in(owner, LAYOUT.manifests_of(1)) != []
+    assert not owners.names(LAYOUT.manifests_of(1))
 
 
 async def test_damage_to_the_map_damages_the_segments_in_it_only(owners: Owners) -> None:
