@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from controller_service.store.records import EpochRecord
 from controller_service.store.stream_cuts import CoveredKeys
 from controller_service.watermarks.watermark import SegmentPosition
-from pravega_common.invariants import check
+from pravega_common.errors import DataCorruption
 
 
 def join(positions: Iterable[SegmentPosition]) -> tuple[SegmentPosition, ...]:
@@ -49,6 +49,7 @@ def fill(position: Sequence[SegmentPosition], newest: EpochRecord) -> tuple[Segm
 
     ``newest`` is the epoch in which the position's newest segment was created. A segment that fills a gap may cover
     keys of a position before it too, which then goes, and leaves a gap again: at worst only the epoch's are left.
+    ``DataCorruption`` for a position in segments that the stream never had: a mark stream can be written by clients.
     """
     filled = tuple(position)
     while missing := gaps(filled):
@@ -61,5 +62,8 @@ def fill(position: Sequence[SegmentPosition], newest: EpochRecord) -> tuple[Segm
             if uncovered.overlap(segment.key_start, segment.key_end)
         )
         before, filled = filled, join((*filled, *added))
-        check(filled != before, "an epoch does not fill the gaps of a position", epoch=newest.epoch, gaps=missing[:10])
+        if filled == before:
+            raise DataCorruption(
+                f"a position in segments of another stream: epoch {newest.epoch} does not fill {missing[:10]}"
+            )
     return filled

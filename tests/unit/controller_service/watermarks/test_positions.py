@@ -7,7 +7,7 @@ import pytest
 from controller_service.store.records import EpochRecord, SegmentRecord
 from controller_service.watermarks.positions import fill, gaps, join
 from controller_service.watermarks.watermark import SegmentPosition
-from pravega_common.invariants import InvariantViolation
+from pravega_common.errors import DataCorruption
 from pravega_common.names import segment_id
 
 
@@ -62,5 +62,11 @@ def test_nothing_is_filled_where_there_is_no_gap() -> None:
 
 
 def test_an_epoch_that_leaves_a_gap_is_an_error() -> None:
-    with pytest.raises(InvariantViolation):
+    with pytest.raises(DataCorruption, match="another stream"):
         fill((at(1, 1, 0.5, 1.0, 3),), epoch_of(1, (1, 1, 0.5, 1.0)))
+
+
+def test_a_position_of_another_stream_that_no_epoch_completes_is_an_error() -> None:
+    """Segment 7 is newer than the only segment of the epoch and covers a part of it."""
+    with pytest.raises(DataCorruption, match="another stream"):
+        fill(join([at(7, 0, 0.0, 0.5, 0), at(0, 0, 0, 1, 9)]), epoch_of(0, (0, 0, 0.0, 1.0)))

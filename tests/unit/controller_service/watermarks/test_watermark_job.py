@@ -300,6 +300,21 @@ async def test_a_stream_that_fails_stops_no_other(world: WatermarkWorld) -> None
     assert sorted(await world.indexed()) == ["scope/lost", "scope/stream"]
 
 
+async def test_a_watermark_of_another_stream_stops_its_own_stream_alone(world: WatermarkWorld) -> None:
+    """As a copy of a scope's streams into another one leaves it: well-formed, but its segments are not the stream's."""
+    await world.create.create(S, "copied", configuration())
+    segment = segment_name(S, mark_stream("copied"), 0)
+    foreign = Watermark(1, 1, (SegmentPosition(7, 0.0, 0.5, 0),))
+    segments = segments_of(world)
+    assert await segments.append(segment, await segments.end_of(segment), foreign)
+    await world.note("a", 100, {0: 1}, "copied")
+    await world.note("a", 100, {0: 1})
+    await world.run()
+    assert await world.times() == [(100, 100)]
+    assert await world.written("copied") == [foreign]
+    assert sorted(await world.indexed()) == ["scope/copied", "scope/stream"]
+
+
 async def test_positions_follow_a_scale(world: WatermarkWorld) -> None:
     await world.note("a", 100, {0: 10})
     await world.run()
