@@ -127,6 +127,9 @@ class CommitWorkflow:
                     return
         except StreamNotFound:
             self._note_blocked(request.key, None)
+            if run.hold is not None:
+                # It may be the state of the next stream of the name, which only a run on that one frees.
+                raise Postpone("the stream was deleted while its commits went on") from None
             self._log.info("commit dropped, the stream is gone", stream=f"{scope}/{stream}")
             if self._scheduler.commit_ended(request.key):
                 return
@@ -178,6 +181,7 @@ class CommitWorkflow:
             context, state = await self._begin(run, context, state, batch)
         else:
             context = await self._holds.enter(run, context)
+            _require_same(context, state)
         failpoint(ROUND_RECORDED)
         try:
             positions = await self._merge(context, state.committing)
@@ -228,6 +232,7 @@ class CommitWorkflow:
         state: CommitState,
         batch: Sequence[tuple[uuid.UUID, CommittingTransaction]],
     ) -> tuple[StreamContext, CommitState]:
+        _require_same(context, state)
         active = await context.current_epoch()
         epoch = names.transaction_epoch(batch[0][0])
         original = active if active.epoch == epoch else await context.epoch(epoch)
@@ -271,13 +276,13 @@ class CommitWorkflow:
         context = await self._holds.enter(run, await self._streams.open(run.scope, run.stream))
         record = state.committing
         found = await self._transactions.commit_state(run.scope, run.stream)
-        if found.committing_version != state.committing_version:
+        if (found.table, found.committing_version) != (state.table, state.committing_version):
             raise VersionConflict(f"another run carried on with the commits of stream {context.name}")
         active = await context.current_epoch()
         targets = await self._merges.left(context, record.ids, record.targets)
         rolling = dataclasses.replace(record, active_epoch=active.epoch, rolling=True, targets=tuple(targets))
         version = await self._transactions.begin_round(context.scope, context.stream, state, rolling)
-        return context, CommitState(state.queue, state.queue_version, rolling, version)
+        return context, CommitState(state.queue, state.queue_version, rolling, version, state.table)
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
@@ -309,6 +314,11 @@ class CommitWorkflow:
         for index in latest.values():
             position = {identifier: lengths[index] for identifier, lengths in positions.items()}
             await self._listener.committed(scope, stream, record.transactions[index], position)
+
+
+def _require_same(context: StreamContext, state: CommitState) -> None:
+    if context.transactions_table != state.table:
+        raise VersionConflict(f"stream {context.name} was made again while its commits were read")
 
 
 def round_size(segments: int) -> int:

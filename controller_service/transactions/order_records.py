@@ -33,6 +33,7 @@ blocks_per_search: Final = 4
 class CommitState:
     """The commit order and the round of a stream, with the versions that their next change must name.
 
+    ``table``: where they were read, and where that change is written: the next stream of the name has another one.
     ``blocks``: those of the order that were read with it.
     """
 
@@ -40,6 +41,7 @@ class CommitState:
     queue_version: int
     committing: CommittingRecord
     committing_version: int
+    table: str
     blocks: Blocks = field(default_factory=dict)
 
     @property
@@ -53,13 +55,14 @@ def is_order_key(key: str) -> bool:
     return key in order_keys or key.startswith(_BLOCK_PREFIX)
 
 
-def state_of(queue: Versioned | None, committing: Versioned | None) -> CommitState:
-    """The state as ``order_keys`` have it."""
+def state_of(table: str, queue: Versioned | None, committing: Versioned | None) -> CommitState:
+    """The state as ``order_keys`` of the table have it."""
     return CommitState(
         CommitQueue() if queue is None else decode(CommitQueue, queue.value),
         ABSENT if queue is None else queue.version,
         CommittingRecord() if committing is None else decode(CommittingRecord, committing.value),
         ABSENT if committing is None else committing.version,
+        table,
     )
 
 
@@ -88,7 +91,7 @@ def order_puts(queue: CommitQueue, version: int, changed: Blocks | None = None) 
     return [*puts, Put(COMMITS_KEY, encode(queue), version)]
 
 
-async def removal_puts(store: VersionedStore, table: str, state: CommitState, ids: Collection[uuid.UUID]) -> list[Put]:
+async def removal_puts(store: VersionedStore, state: CommitState, ids: Collection[uuid.UUID]) -> list[Put]:
     """The writes that take transactions out of the order; ``VersionConflict`` when it moved on.
 
     Reads as many blocks as it takes to find all of them: the first ones, except when one is taken out of the middle.
@@ -99,7 +102,7 @@ async def removal_puts(store: VersionedStore, table: str, state: CommitState, id
     left -= held_in(left, blocks.values())
     unread = [reference for reference in state.queue.blocks_of(ids) if reference.slot not in blocks]
     while left and unread:
-        found = await read_blocks(store, table, unread[:blocks_per_search])
+        found = await read_blocks(store, state.table, unread[:blocks_per_search])
         unread = unread[blocks_per_search:]
         left -= held_in(left, found.values())
         blocks.update(found)

@@ -150,9 +150,18 @@ class TransactionStore:
             keys = [*order_keys, *(identifier.hex for identifier in ids)]
             queue, committing, *values = await self._store.get_many(tables.table, keys)
             found = [None if value is None else _found(value) for value in values]
-            return found, state_of(queue, committing)
+            return found, state_of(tables.table, queue, committing)
 
         return await self._on_stream(scope, stream, read)
+
+    async def _on_read(self, scope: str, stream: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work`` on the tables that were read; ``StreamNotFound`` once they are gone, also if there is another
+        stream of the name by now."""
+        try:
+            return await work()
+        except SegmentNotFound as error:
+            self._tables.pop((scope, stream), None)
+            raise StreamNotFound.of(scope, stream) from error
 
     async def put_many(self, scope: str, stream: str, changes: Sequence[Change]) -> list[int]:
         """Write all or nothing; the new versions."""
@@ -230,11 +239,10 @@ class TransactionStore:
             nonlocal known
             state = known or await self.commit_state(scope, stream)
             known = None
-            table = (await self.tables(scope, stream)).table
-            blocks = await read_blocks(self._store, table, state.queue.next_blocks(count_max))
+            blocks = await read_blocks(self._store, state.table, state.queue.next_blocks(count_max))
             return dataclasses.replace(state, blocks=blocks)
 
-        return await self.retrying(attempt)
+        return await self._on_read(scope, stream, lambda: self.retrying(attempt))
 
     async def write_order(
         self, scope: str, stream: str, changes: Sequence[Change], queue: CommitQueue, version: int
@@ -244,48 +252,56 @@ class TransactionStore:
         await self._store.put_many(tables.table, [*_puts(changes), *order_puts(queue, version)])
 
     async def begin_round(self, scope: str, stream: str, state: CommitState, record: CommittingRecord) -> int:
-        """Make a round durable; ``VersionConflict`` if another instance began one. Returns the record's version."""
+        """Make a round durable on the stream that ``state`` is of. Returns the record's version.
 
-        async def write(tables: StreamTables) -> int:
-            return await self._store.put(tables.table, COMMITTING_KEY, encode(record), state.committing_version)
+        ``VersionConflict`` if another instance began one; ``StreamNotFound`` once that stream is deleted.
+        """
 
-        return await self._on_stream(scope, stream, write)
+        async def write() -> int:
+            return await self._store.put(state.table, COMMITTING_KEY, encode(record), state.committing_version)
+
+        return await self._on_read(scope, stream, write)
 
     async def end_round(self, scope: str, stream: str, state: CommitState) -> None:
         """Take a round's transactions out of the commit order and the round off the record, in one step.
 
         ``state``: as of the round's beginning; it is read again only if the order changed since. Does nothing if the
-        round with this version was ended by somebody else.
+        round with this version was ended by somebody else, or with its stream.
         """
-        version, ids = state.committing_version, state.committing.ids
+        table, version, ids = state.table, state.committing_version, state.committing.ids
         known: CommitState | None = state
 
         async def attempt() -> None:
             nonlocal known
             state = known or await self.commit_state(scope, stream)
             known = None
-            if state.committing_version != version:
+            if (state.table, state.committing_version) != (table, version):
                 return
-            table = (await self.tables(scope, stream)).table
-            puts = await removal_puts(self._store, table, state, ids)
+            puts = await removal_puts(self._store, state, ids)
             await self._store.put_many(table, [*puts, Put(COMMITTING_KEY, encode(CommittingRecord()), version)])
 
-        await self.retrying(attempt)
+        await self._on_read(scope, stream, lambda: self.retrying(attempt))
 
     async def drop_from_queue(self, scope: str, stream: str, state: CommitState, ids: Sequence[uuid.UUID]) -> None:
         """Take transactions that are completed already out of the commit order."""
-        tables = await self.tables(scope, stream)
-        await self._store.put_many(tables.table, await removal_puts(self._store, tables.table, state, ids))
+
+        async def write() -> None:
+            await self._store.put_many(state.table, await removal_puts(self._store, state, ids))
+
+        await self._on_read(scope, stream, write)
 
     async def give_up(
         self, scope: str, stream: str, changes: Sequence[Change], state: CommitState, ids: Sequence[uuid.UUID]
     ) -> None:
         """Write records and take transactions out of the commit order, in one step, unless a round began or ended since
-        ``state`` was read (``VersionConflict``)."""
-        tables = await self.tables(scope, stream)
+        ``state`` was read (``VersionConflict``), or its stream was deleted (``StreamNotFound``)."""
         guard = Put(COMMITTING_KEY, encode(state.committing), state.committing_version)
-        order = await removal_puts(self._store, tables.table, state, ids)
-        await self._store.put_many(tables.table, [*_puts(changes), guard, *order])
+
+        async def write() -> None:
+            order = await removal_puts(self._store, state, ids)
+            await self._store.put_many(state.table, [*_puts(changes), guard, *order])
+
+        await self._on_read(scope, stream, write)
 
     async def remove(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> None:
         """Remove active records, those of one commit round at most. Idempotent."""

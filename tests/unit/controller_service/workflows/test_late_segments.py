@@ -16,7 +16,14 @@ from controller_service.segment_access.second_deletion import (
     segments_per_request_max,
 )
 from controller_service.store.records import StreamState
-from pravega_common.errors import ScopeNotFound, StreamNotFound, StreamNotSealed, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    ScopeNotFound,
+    SegmentNotFound,
+    StreamNotFound,
+    StreamNotSealed,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.names import mark_stream
 from tests.support.gate import Gate
 from tests.support.stream_audit import audit_streams, requests_left
@@ -127,6 +134,38 @@ async def test_the_end_of_a_streams_transactions_leaves_those_of_its_successor_a
     assert await world.run(second.transactions.commit(S, "stream", begun.id))
     await world.clock.pass_time(10)
     assert await world.readable(S, "stream") == ["event"] * 2
+    await settled(scene)
+
+
+@pytest.mark.parametrize("step", ["enter", "begin_round"])
+async def test_a_round_of_a_deleted_stream_does_not_begin_on_its_successor(step: str) -> None:
+    """A run of commits that stood still comes when the stream was deleted and made again, and had no round yet."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    begun = [await world.begin(second, S, "stream", label) for label in "ab"]
+    late = Gate(world)
+    if step == "enter":
+        late.at(first.transactions._commits._holds, step)
+        lose_answers_about_what_is_gone(first)
+    else:
+        late.at(first.transactions.records, step)
+    assert await world.run(first.transactions.commit(S, "stream", begun[0].id))
+    await late.come()
+    assert await world.run(second.transactions.commit(S, "stream", begun[1].id))
+    await world.clock.pass_time(1)
+    assert await world.readable(S, "stream") == ["a", "b"] * 2
+    await world.run(second.seal.seal("seal", S, "stream"))
+    await world.run(second.delete.delete("delete", S, "stream"))
+    assert await world.run(second.create.create(S, "stream", TWO))
+    late.opened.set()
+    await world.clock.pass_time(5)
+    assert await scene.state("stream") is StreamState.ACTIVE
+    after = await world.begin(second, S, "stream", "after")
+    assert await world.run(first.transactions.commit(S, "stream", after.id))
+    await world.clock.pass_time(10)
+    assert await world.readable(S, "stream") == ["after"] * 2
+    assert first.transactions.blocked == second.transactions.blocked == {}
     await settled(scene)
 
 
@@ -435,6 +474,20 @@ class RecordingQueue:
 
     async def submit(self, request: Request) -> Any:
         self.submitted.append(request)
+
+
+def lose_answers_about_what_is_gone(one: Instance) -> None:
+    """Have the controller not know what became of a write into a table that was deleted: it looks for the stream."""
+    tables: Any = one.streams.tables
+    put_many = tables.put_many
+
+    async def lost(*args: Any) -> Any:
+        try:
+            return await put_many(*args)
+        except SegmentNotFound as error:
+            raise UnknownOutcome("the answer was lost") from error
+
+    tables.put_many = lost
 
 
 def die_after_creating(one: Instance, name: str) -> None:
