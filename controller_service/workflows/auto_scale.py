@@ -91,7 +91,7 @@ class AutoScale:
         if not splits:
             self._log.warning("a hot stream has as many segments as it can have", stream=context.name)
             return
-        await self._start(event, [segment.segment_id], parts_of(segment, splits), now_ms)
+        await self._start(event, [segment.segment_id], parts_of(segment, splits))
 
     async def _unmark(self, event: AutoScaleEvent, *identifiers: int) -> None:
         """Forget that these segments were cold."""
@@ -119,7 +119,7 @@ class AutoScale:
             group = await self._cold_group(await self._store.open(event.scope, event.stream), event, now_ms)
         if group:
             merged = (group[0].key_start, group[-1].key_end)
-            await self._start(event, [segment.segment_id for segment in group], [merged], now_ms)
+            await self._start(event, [segment.segment_id for segment in group], [merged])
 
     async def _mark(self, context: StreamContext, event: AutoScaleEvent, now_ms: int) -> None:
         found = await self._reported(context, event, now_ms)
@@ -169,7 +169,8 @@ class AutoScale:
             return None
         epoch = await context.current_epoch()
         segment = epoch.find(event.segment_id)
-        if segment is None or now_ms - segment.created_ms < self._limits.cooldown_ms:
+        # Earlier versions took the time from clients: one that lies further ahead is of a wrong clock, and no age.
+        if segment is None or abs(now_ms - segment.created_ms) < self._limits.cooldown_ms:
             return None
         return policy, epoch, segment
 
@@ -177,11 +178,11 @@ class AutoScale:
     async def _marks(context: StreamContext) -> ColdSegmentsRecord:
         return await context.read(COLD_SEGMENTS) or ColdSegmentsRecord()
 
-    async def _start(self, event: AutoScaleEvent, to_seal: list[int], ranges: list[Range], now_ms: int) -> None:
+    async def _start(self, event: AutoScaleEvent, to_seal: list[int], ranges: list[Range]) -> None:
         """Begin the scale. One that is refused is looked at again: the records say whether it is still wanted."""
         self._log.info("scale", stream=event.routing_key, replaced=to_seal, by=len(ranges), report=event.request_id)
         try:
-            await self._scale.start(event.scope, event.stream, to_seal, ranges, now_ms)
+            await self._scale.start(event.scope, event.stream, to_seal, ranges)
         except PreconditionFailed as error:
             raise Postpone(str(error)) from error
         except QuotaExceeded as error:

@@ -70,7 +70,7 @@ class ScaleStream:
         queue.register_answering(KIND, self.handle)
 
     async def start(
-        self, scope: str, stream: str, to_seal: Sequence[int], ranges: Sequence[Range], now_ms: int
+        self, scope: str, stream: str, to_seal: Sequence[int], ranges: Sequence[Range]
     ) -> EpochTransitionRecord:
         """Begin a scale; returns once its plan is stored, and the same input again returns the same plan.
 
@@ -90,7 +90,8 @@ class ScaleStream:
             "stream_id": context.stream_id,
             "to_seal": list(to_seal),
             "ranges": [list(item) for item in ranges],
-            "now_ms": now_ms,
+            # Controllers of earlier versions plan with it.
+            "now_ms": self._store.clock.wall_ms(),
         }
         submitted = await self._queue.submit(Request(request_id, KIND, scoped_name(scope, stream), payload))
         plan: EpochTransitionRecord = await submitted.first_answer()
@@ -162,7 +163,9 @@ class ScaleStream:
             return
         min_segments = (await context.configuration()).configuration.scaling.min_segments
         ranges = [(low, high) for low, high in payload["ranges"]]
-        plan = plan_scale(current, payload["to_seal"], ranges, min_segments, payload["now_ms"], request.request_id)
+        # By the clock that ages are told by, and now: the request may have waited.
+        now_ms = self._store.clock.wall_ms()
+        plan = plan_scale(current, payload["to_seal"], ranges, min_segments, now_ms, request.request_id)
         context.stage(TRANSITION, plan)
 
 

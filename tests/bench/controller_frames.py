@@ -134,8 +134,7 @@ async def _measure_all(measured: Measured, width: int) -> None:
 
 async def _scale(controller: Controller, stream: str, ids: Any, ranges: Any) -> None:
     """Until the new segments are the current ones."""
-    now_ms = controller.backends.clock.wall_ms()
-    plan = await controller.parts.workflows.scale.start(S, stream, list(ids), ranges, now_ms)
+    plan = await controller.parts.workflows.scale.start(S, stream, list(ids), ranges)
 
     async def is_done() -> bool:
         return (await (await controller.store.open(S, stream)).current_epoch()).epoch == plan.new_epoch

@@ -214,7 +214,7 @@ async def test_the_picture_of_a_stream(
     middle = current.segments[0].key_start + (current.segments[0].key_end - current.segments[0].key_start) / 2
     ranges = [(current.segments[0].key_start, middle), (middle, current.segments[0].key_end)]
     to_seal = [current.segments[0].segment_id]
-    await controller.parts.workflows.scale.start("shop", "orders", to_seal, ranges, 0)
+    await controller.parts.workflows.scale.start("shop", "orders", to_seal, ranges)
     await browser.sees("Epochs 0 to 12")
     await until(browser, "rect.segment.active[data-index]", len(current.segments) + 1)
 

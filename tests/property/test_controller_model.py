@@ -147,7 +147,7 @@ class ControllerMachine(RuleBasedStateMachine):
             low, high = chosen[0].key_start, chosen[-1].key_end
             ranges = [(low, high)] if merges else [(low, (low + high) / 2), ((low + high) / 2, high)]
             ids = [segment.segment_id for segment in chosen]
-            return await one.scale.start(S, stream, ids, ranges, self.world.clock.wall_ms())
+            return await one.scale.start(S, stream, ids, ranges)
 
         answer = self.call(start)
         if not self._refused(stream, answer) and isinstance(answer, PravegaError):

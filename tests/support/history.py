@@ -34,7 +34,7 @@ async def _scale(controller: Controller, scope: str, stream: str, current: Epoch
     chosen = random.randrange(len(current.segments))
     replaced, ranges = _merge(current, chosen) if random.random() < 0.5 else _split(current.segments[chosen])
     to_seal = [segment.segment_id for segment in replaced]
-    await controller.parts.workflows.scale.start(scope, stream, to_seal, ranges, controller.store.clock.wall_ms())
+    await controller.parts.workflows.scale.start(scope, stream, to_seal, ranges)
 
     async def scaled() -> bool:
         context = await controller.store.open(scope, stream)

@@ -389,7 +389,7 @@ class World:
         middle = (first.key_start + first.key_end) / 2
         ranges = [(first.key_start, middle), (middle, first.key_end)]
         try:
-            await instance.scale.start(scope, stream, [first.segment_id], ranges, self.clock.wall_ms())
+            await instance.scale.start(scope, stream, [first.segment_id], ranges)
         except PreconditionFailed:
             return
 

@@ -106,9 +106,8 @@ class StreamsApi:
         if len({low for low, _ in ranges}) < len(ranges):
             raise InvalidArgument(f"two of the new key ranges start at the same key: {ranges}")
         try:
-            transition = await self.parts.workflows.scale.start(
-                scope, stream, list(request.sealedSegments), ranges, request.scaleTimestamp
-            )
+            # Its scaleTimestamp is of the client's clock: the ages of segments are by the controllers'.
+            transition = await self.parts.workflows.scale.start(scope, stream, list(request.sealedSegments), ranges)
         except PreconditionFailed:
             return response(status=response.PRECONDITION_FAILED)
         except (InvalidArgument, SegmentSealed, StreamNotFound):

@@ -80,7 +80,7 @@ class LongStream:
     async def scale(self) -> None:
         number = (await (await self.context()).current_epoch()).epoch
         scale = self.controller.parts.workflows.scale
-        await scale.start(S, T, [upper(number)], [(0.5, 1.0)], self.clock.wall_ms())
+        await scale.start(S, T, [upper(number)], [(0.5, 1.0)])
         while (await (await self.context()).current_epoch()).epoch == number or not await self.is_idle():
             await self.clock.sleep(0.001)
         self.parts.access.append(segment_name(S, T, upper(number + 1)), 3)

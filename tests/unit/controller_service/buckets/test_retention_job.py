@@ -93,7 +93,7 @@ class RetentionWorld:
         await self.controller.store.update(S, T, change)
 
     async def scale(self, to_seal: list[int], ranges: list[tuple[float, float]], epoch: int) -> None:
-        await self.workflows.scale.start(S, T, to_seal, ranges, 1)
+        await self.workflows.scale.start(S, T, to_seal, ranges)
         for _ in range(500):
             context = await self.controller.store.open(S, T)
             if (await context.current_epoch()).epoch == epoch and await context.state() is StreamState.ACTIVE:

@@ -153,7 +153,7 @@ async def test_a_stream_answers_and_truncates_by_it(controller: Controller, cut:
     workflows = controller.parts.workflows
     await workflows.create.create(S, T, StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 10, 2, 1)))
     for replaced, ranges in SCALES:
-        plan = await workflows.scale.start(S, T, replaced, ranges, 1)
+        plan = await workflows.scale.start(S, T, replaced, ranges)
         await eventually(partial(is_active_in, controller, plan.new_epoch), "the end of the scale")
     opened = await controller.store.open(S, T)
     assert await is_valid_in(opened, await place_in(opened, cut)) is valid

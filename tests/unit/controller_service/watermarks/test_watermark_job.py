@@ -318,7 +318,7 @@ async def test_a_watermark_of_another_stream_stops_its_own_stream_alone(world: W
 async def test_positions_follow_a_scale(world: WatermarkWorld) -> None:
     await world.note("a", 100, {0: 10})
     await world.run()
-    await world.controller.parts.workflows.scale.start(S, T, [0], [(0.0, 0.5), (0.5, 1.0)], 1)
+    await world.controller.parts.workflows.scale.start(S, T, [0], [(0.0, 0.5), (0.5, 1.0)])
 
     async def is_scaled() -> bool:
         context = await world.controller.store.open(S, T)

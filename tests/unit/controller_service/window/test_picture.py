@@ -28,7 +28,7 @@ def window(controller: Controller) -> WindowParts:
 
 async def scale(controller: Controller, seal: Sequence[int], ranges: Sequence[tuple[float, float]]) -> None:
     before = (await (await controller.store.open("s", "t")).current_epoch()).epoch
-    await controller.parts.workflows.scale.start("s", "t", seal, ranges, controller.store.clock.wall_ms())
+    await controller.parts.workflows.scale.start("s", "t", seal, ranges)
 
     async def scaled() -> bool:
         context = await controller.store.open("s", "t")

@@ -140,6 +140,19 @@ async def test_a_young_segment_is_neither_split_nor_marked(scene: Scene) -> None
     assert len((await epoch(scene)).segments) == 3
 
 
+async def test_a_segment_that_was_made_by_a_wrong_clock_is_split(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is on record from a version that took the time from clients."""
+    clock, one = scene.world.clock, scene.first
+    wall_ms, tomorrow_ms = clock.wall_ms, clock.wall_ms() + 24 * 3_600_000
+    monkeypatch.setattr(clock, "wall_ms", lambda: tomorrow_ms)
+    await make(scene)
+    monkeypatch.setattr(clock, "wall_ms", wall_ms)
+    careful = AutoScale(one.streams, one.segments, one.scale, clock, AutoScaleLimits(cooldown_ms=60_000))
+    await scene.run(careful.handle(report(scene, 0, UP, 2)))
+    await clock.pass_time(5)
+    assert len((await epoch(scene)).segments) == 2
+
+
 async def test_a_cold_segment_waits_for_its_neighbour(scene: Scene) -> None:
     await make(scene, 4)
     a, b, c, d = (await epoch(scene)).segment_ids

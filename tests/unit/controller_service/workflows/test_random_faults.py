@@ -93,7 +93,7 @@ class Chaos:
         segment = self.random.choice(current.segments)
         middle = (segment.key_start + segment.key_end) / 2
         ranges = [(segment.key_start, middle), (middle, segment.key_end)]
-        await self.any().parts.workflows.scale.start("s", stream, [segment.segment_id], ranges, 1)
+        await self.any().parts.workflows.scale.start("s", stream, [segment.segment_id], ranges)
 
     async def truncate(self, stream: str) -> None:
         controller = self.any()

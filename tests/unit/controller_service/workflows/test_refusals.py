@@ -140,11 +140,11 @@ async def test_a_scale_that_a_store_refuses_is_undone(
     stream: Controller, parts: ControllerParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts.access, "create_segments", refuse)
-    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     await eventually(lambda: nothing_is_left(parts))
     await expect_unchanged(stream, parts)
     monkeypatch.undo()
-    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     await eventually(lambda: nothing_is_left(parts))
     assert (await (await stream.store.open(S, T)).current_epoch()).epoch == 1
     await audit(stream, parts.access)
@@ -162,7 +162,7 @@ async def test_a_scale_is_not_dropped_once_its_epoch_is_on_record(
         await seal(segments)
 
     monkeypatch.setattr(parts.access, "seal_segments", refuse_at_first)
-    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     await eventually(lambda: nothing_is_left(parts))
     assert not refusals
     assert (await (await stream.store.open(S, T)).current_epoch()).epoch == 1

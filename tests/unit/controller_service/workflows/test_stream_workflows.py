@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from prometheus_client import REGISTRY
 
+from controller_service.api.grpc.controller_service_api import ControllerServiceApi
 from controller_service.errors import PreconditionFailed
 from controller_service.queue.request_queue import Postpone, Request, SubmittedRequest
 from controller_service.service import Controller
@@ -38,6 +39,7 @@ from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import mark_stream, name_chars_max, user_name_chars_max
+from pravega_common.proto import controller_pb2 as pb
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.stream_audit import audit
 
@@ -97,7 +99,7 @@ async def write_epochs(controller: Controller, parts: ControllerParts, epochs: l
 
 async def start_scale_while_committing(controller: Controller) -> None:
     await set_state(controller, StreamState.COMMITTING_TRANSACTIONS)
-    plan = await controller.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    plan = await controller.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     assert (plan.active_epoch, plan.new_epoch) == (0, 1)
 
 
@@ -126,7 +128,7 @@ async def test_a_scale_that_fits_no_more_is_dropped(stream: Controller, parts: C
     current = await until_active(stream, 1)
     first = current.segments[0]
     middle = first.key_end / 2
-    await stream.parts.workflows.scale.start(S, T, [first.segment_id], [(0.0, middle), (middle, first.key_end)], 1)
+    await stream.parts.workflows.scale.start(S, T, [first.segment_id], [(0.0, middle), (middle, first.key_end)])
     await until_active(stream, 2)
     await audit(stream, parts.access)
 
@@ -137,22 +139,38 @@ async def test_scales_are_counted_by_what_they_make_of_a_stream(stream: Controll
         return [REGISTRY.get_sample_value(name, {"segments": kind}) or 0.0 for kind in ("more", "fewer", "as_many")]
 
     before, start = counts(), stream.parts.workflows.scale.start
-    await start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    await start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     parts = (await until_active(stream, 1)).segments
-    await start(S, T, [segment.segment_id for segment in parts if segment.key_end <= 0.5], [(0.0, 0.5)], 1)
+    await start(S, T, [segment.segment_id for segment in parts if segment.key_end <= 0.5], [(0.0, 0.5)])
     await until_active(stream, 2)
-    await start(S, T, [1], [(0.5, 1.0)], 1)
+    await start(S, T, [1], [(0.5, 1.0)])
     await until_active(stream, 3)
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("client_ms", [0, 10**18])
+async def test_segments_are_as_old_as_the_controller_says(stream: Controller, client_ms: int) -> None:
+    """A client's clock that is behind, or counts nanoseconds, makes segments neither old nor young for good."""
+    ranges = [pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in ((0.0, 0.25), (0.25, 0.5))]
+    request = pb.ScaleRequest(
+        streamInfo=pb.StreamInfo(scope=S, stream=T), sealedSegments=[0], newKeyRanges=ranges, scaleTimestamp=client_ms
+    )
+    api = ControllerServiceApi(stream.parts, stream.transactions)
+    before_ms = stream.store.clock.wall_ms()
+    assert (await api.scale(request, None)).status == pb.ScaleResponse.STARTED
+    current = await until_active(stream, 1)
+    after_ms = stream.store.clock.wall_ms() + 1  # an epoch is younger than the one before, which may be as young
+    assert before_ms <= current.created_ms <= after_ms
+    assert all(before_ms <= segment.created_ms <= after_ms for segment in current.segments if segment.creation_epoch)
 
 
 async def test_the_same_scale_again_answers_the_same(stream: Controller) -> None:
     await start_scale_while_committing(stream)
     scale = stream.parts.workflows.scale
-    first = await scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
-    again = await scale.start(S, T, [0], [(0.25, 0.5), (0.0, 0.25)], 7)
+    first = await scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
+    again = await scale.start(S, T, [0], [(0.25, 0.5), (0.0, 0.25)])
     assert first == again
-    other = asyncio.ensure_future(scale.start(S, T, [1], [(0.5, 0.75), (0.75, 1.0)], 1))
+    other = asyncio.ensure_future(scale.start(S, T, [1], [(0.5, 0.75), (0.75, 1.0)]))
     await asyncio.sleep(0)
     with pytest.raises(PreconditionFailed):
         await other
@@ -202,7 +220,7 @@ async def test_truncation_deletes_what_lies_before_and_counts_bytes(stream: Cont
     parts.access.append(f"{S}/{T}/1.#epoch.0", 50)
     truncate = stream.parts.workflows.truncate
     await truncate.truncate("1", S, T, {0: 30, 1: 0})
-    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)], 1)
+    await stream.parts.workflows.scale.start(S, T, [0], [(0.0, 0.25), (0.25, 0.5)])
     current = await until_active(stream, 1)
     for segment in current.segments:
         parts.access.append(segment.name(S, T), 10)
@@ -231,7 +249,7 @@ async def test_nothing_moves_a_sealed_stream(stream: Controller) -> None:
     with pytest.raises(SegmentSealed):
         await workflows.truncate.truncate("4", S, T, {0: 0, 1: 0})
     with pytest.raises(SegmentSealed):
-        await workflows.scale.start(S, T, [0], [(0.0, 0.5)], 1)
+        await workflows.scale.start(S, T, [0], [(0.0, 0.5)])
 
 
 async def test_numbers_continue_in_a_stream_created_again(stream: Controller, parts: ControllerParts) -> None:

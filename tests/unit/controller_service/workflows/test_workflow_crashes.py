@@ -50,7 +50,7 @@ async def scale(controller: Controller) -> None:
         first = current.segments[0]
         middle = (first.key_start + first.key_end) / 2
         ranges = [(first.key_start, middle), (middle, first.key_end)]
-        await controller.parts.workflows.scale.start("scope", "stream", [first.segment_id], ranges, 1)
+        await controller.parts.workflows.scale.start("scope", "stream", [first.segment_id], ranges)
     for _ in range(500):
         context = await controller.store.open("scope", "stream")
         if (await context.current_epoch()).epoch == 2 and await context.state() is StreamState.ACTIVE:
