@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,14 +126,19 @@ class MemberTransactions:
 
         await self._checked(members, release)
 
+    async def stream_ids(self, members: Sequence[MemberRecord]) -> dict[str, str]:
+        """The ids of the streams of members that are bound, by ``scope/stream``: none of them can be deleted."""
+        streams = dict.fromkeys(member.stream for member in members)
+        return {stream: (await self._records.tables(*split_scoped_name(stream))).stream_id for stream in streams}
+
     async def order(
-        self, reference: SetReference, members: Sequence[MemberRecord]
+        self, reference: SetReference, members: Sequence[MemberRecord], stream_ids: Mapping[str, str]
     ) -> tuple[tuple[str, ...], PravegaError | None]:
         """Put the members of a committed set into the commit orders of their streams, in the order given.
 
         Returns the streams where that is done and what keeps one of the others from it: ``DataCorruption`` if a member
         was lost, since a committed set's member is open and bound, committing, or committed. One that an operator gave
-        up is passed over, as is a stream that was deleted.
+        up is passed over, as is a stream that was deleted, also if there is another one of its name by now.
         """
 
         async def order_stream(chunks: Sequence[Chunk]) -> PravegaError | None:
@@ -142,8 +147,8 @@ class MemberTransactions:
                 # One after the other: the order of the whole stream is that of the members.
                 for chunk in chunks:
                     await self._records.retrying(lambda chunk=chunk: self._order_chunk(reference, chunk))  # type: ignore[misc]
-            except StreamNotFound as error:
-                return None if await self._is_deleted(scope, stream) else error
+            except (StreamNotFound, DataCorruption) as error:
+                return None if await self._is_deleted(scope, stream, stream_ids) else error
             except PravegaError as error:
                 return error
             return None
@@ -155,9 +160,13 @@ class MemberTransactions:
         done = tuple(stream for stream, problem in zip(by_stream, problems, strict=True) if problem is None)
         return done, next(filter(None, problems), None)
 
-    async def _is_deleted(self, scope: str, stream: str) -> bool:
-        """A stream is deleted only when no transaction is left in it. One that merely lost its records is not."""
-        return await self._records.streams.entry(scope, stream) is None
+    async def _is_deleted(self, scope: str, stream: str, stream_ids: Mapping[str, str]) -> bool:
+        """A stream is deleted only when no transaction is left in it. One that merely lost its records is not.
+
+        ``stream_ids``: those of the set; a stream of another id was made again under the name.
+        """
+        entry = await self._records.streams.entry(scope, stream)
+        return entry is None or entry.stream_id != stream_ids.get(scoped_name(scope, stream), entry.stream_id)
 
     async def _order_chunk(self, reference: SetReference, chunk: Chunk) -> None:
         scope, stream, ids = chunk
@@ -174,7 +183,9 @@ class MemberTransactions:
         if changes:
             await self._transactions.order.add(scope, stream, changes, commits)
 
-    async def lost(self, reference: SetReference, members: Sequence[MemberRecord]) -> list[LostMember]:
+    async def lost(
+        self, reference: SetReference, members: Sequence[MemberRecord], stream_ids: Mapping[str, str]
+    ) -> list[LostMember]:
         """The members that keep a committed set out of the commit orders until an operator gives them up."""
 
         async def look(chunk: Chunk) -> list[LostMember]:
@@ -183,12 +194,13 @@ class MemberTransactions:
                 found = await self._records.get_many(scope, stream, ids)
             except StreamNotFound:
                 return []
-            lost = [
+            looked = [
                 await self._lost(reference, scope, stream, identifier, item)
                 for identifier, item in zip(ids, found, strict=True)
                 if item is None or not _is_bound(item, reference)
             ]
-            return [item for item in lost if item is not None]
+            lost = [item for item in looked if item is not None]
+            return [] if lost and await self._is_deleted(scope, stream, stream_ids) else lost
 
         return [item for found in await all_ended(map(look, _chunks(members))) for item in found]
 
@@ -224,7 +236,7 @@ class MemberTransactions:
             try:
                 return sum(item is not None for item in await self._records.get_many(scope, stream, ids))
             except StreamNotFound:
-                if await self._is_deleted(scope, stream):
+                if await self._is_deleted(scope, stream, {}):
                     return 0
                 raise
 

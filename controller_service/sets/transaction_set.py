@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from controller_service.sets.sink_runs import SinkRuns
@@ -51,6 +51,8 @@ class SetRecord:
     """``sequence`` names the set within its sink and is never given to another.
 
     ``ordered_streams``: noted while the set is ``COMMITTED`` because of other streams, whose order cannot be had yet.
+    ``stream_ids``: by stream, the id of the one of that name which has the members. A set that is not committed has
+    none, nor has one of an earlier version.
     """
 
     sequence: int
@@ -62,6 +64,7 @@ class SetRecord:
     state: SetRecordState
     started_ms: int
     ordered_streams: tuple[str, ...] = ()
+    stream_ids: dict[str, str] = field(default_factory=dict)
 
     @property
     def unordered(self) -> tuple[MemberRecord, ...]:
@@ -181,10 +184,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class AllBound:
-    """Every member of the pending set is bound to it."""
+    """Every member of the pending set is bound to it, in the streams of these ids."""
 
     sequence: int
     now_ms: int
+    stream_ids: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +410,7 @@ def _all_bound(record: SinkRecord, event: AllBound) -> Step:
         return Step(record, Verdict.OBSOLETE)
     # A set without members has nothing to put in order and nothing to finish.
     state = SetRecordState.COMMITTED if pending.members else SetRecordState.FINISHED
-    committed = dataclasses.replace(pending, state=state)
+    committed = dataclasses.replace(pending, state=state, stream_ids=event.stream_ids)
     written = dataclasses.replace(record, last=committed, pending=None, refused=None, touched_ms=event.now_ms)
     return Step(written, Verdict.COMMITTED, set=committed)
 

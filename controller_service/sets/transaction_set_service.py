@@ -276,7 +276,8 @@ class TransactionSetService(Service):
             await failpoint_async(REFUSAL_RECORDED, destination_of(key))
             await self._members.release(reference, pending.members)
             return CommitAnswer(Verdict.REFUSED, problem, pending)
-        taken = transaction_set.step(found.record, AllBound(pending.sequence, self._now()))
+        stream_ids = await self._members.stream_ids(pending.members)
+        taken = transaction_set.step(found.record, AllBound(pending.sequence, self._now(), stream_ids))
         if await self._write(key, found, taken.record) is None:
             return None
         await failpoint_async(COMMIT_RECORDED, destination_of(key))
@@ -377,7 +378,8 @@ class TransactionSetService(Service):
         async for found in self._index.unfinished():
             last = None if found.sink is None else found.sink.record.last
             if last is not None and last.state is SetRecordState.COMMITTED:
-                lost += await self._members.lost(SetReference(found.key, last.sequence), last.unordered)
+                reference = SetReference(found.key, last.sequence)
+                lost += await self._members.lost(reference, last.unordered, last.stream_ids)
         return lost
 
     async def holds(self, reference: SetReference) -> bool:
@@ -451,7 +453,8 @@ class TransactionSetService(Service):
         have been deleted, or what became of their transactions forgotten.
         """
         if committed.state is SetRecordState.COMMITTED:
-            done, problem = await self._members.order(SetReference(key, committed.sequence), committed.unordered)
+            reference = SetReference(key, committed.sequence)
+            done, problem = await self._members.order(reference, committed.unordered, committed.stream_ids)
             if problem is not None:
                 if done:
                     await self._members.schedule([item for item in committed.members if item.stream in done])

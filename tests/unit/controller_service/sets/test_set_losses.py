@@ -15,6 +15,8 @@ from controller_service.transactions import commit_queue, completed_store, trans
 from controller_service.transactions.records import transaction_segments
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.commits import ObstacleKind
+from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, CrashSwitch, Instance, World, event_bytes
 
@@ -102,7 +104,8 @@ async def test_a_stream_of_the_set_is_deleted_while_another_stands_still(
     await goes_on(world, one, monkeypatch)
 
 
-async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: World) -> None:
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: World, is_made_again: bool) -> None:
     one = await world.instance()
     one.die_at(transaction_set_service.MEMBERS_ORDERED)
     members = [await world.member(one, S, U, "u", 0)]
@@ -116,6 +119,9 @@ async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: 
     await settle(world)
     assert await state_of(world, two, members[0]) is TransactionState.COMMITTED
     await delete(world, U)
+    if is_made_again:
+        await world.run(two.create.create(S, U, StreamConfiguration(ScalingPolicy.fixed(1))))
+    assert await world.run(two.sets.lost_members()) == []
     await world.run(two.sets.start())
     await settle(world)
     assert await set_state(world, two, 0) is SetRecordState.FINISHED
