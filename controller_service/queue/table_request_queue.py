@@ -174,11 +174,15 @@ class TableRequestQueue(Service):
         self._forget_old_submissions()
 
     def _forget_old_submissions(self) -> None:
-        while len(self._submitted) > requests_remembered_max:
-            oldest = next(iter(self._submitted))
-            if not self._submitted[oldest].is_finished:
+        """Forget the oldest that are finished. One that is not goes to the end: it may stay unfinished for days."""
+        for _ in range(len(self._submitted)):
+            if len(self._submitted) <= requests_remembered_max:
                 return
-            del self._submitted[oldest]
+            oldest = next(iter(self._submitted))
+            if self._submitted[oldest].is_finished:
+                del self._submitted[oldest]
+            else:
+                self._submitted.move_to_end(oldest)
 
     async def _run_line(self, key: str) -> None:
         """Run the requests of one key until none is left."""

@@ -48,14 +48,15 @@ class AbortWorkflow:
             while (to_do := self._scheduler.take_aborts(request)) is not None:
                 try:
                     await self._run_all(scope, stream, to_do)
+                except StreamNotFound:
+                    # Its transactions went with it: a stream is deleted only when none is left. What was scheduled
+                    # meanwhile is of the next stream of the name.
+                    self._log.info("abort dropped, the stream is gone", stream=f"{scope}/{stream}")
                 except BaseException:
                     self._scheduler.put_back(request, to_do)
                     raise
                 if request.payload.get("instance") != self._scheduler.instance:
                     return
-        except StreamNotFound:
-            # Its transactions went with it: a stream is deleted only when none is left.
-            self._log.info("abort dropped, the stream is gone", stream=f"{scope}/{stream}")
         except RejectedError as error:
             # The queue drops what is rejected, but an abort that was promised is never dropped.
             raise AbortFailed(f"{scope}/{stream}: {error}") from error

@@ -452,6 +452,7 @@ class TransactionService(Service):
         try:
             await self._sweep_stream(scope, stream, at_start)
         except StreamNotFound:
+            self._unfinished.pop((scope, stream), None)
             await self.index.drop(scope, stream)
         except Exception as error:
             # Whatever is wrong with one stream, also a record that cannot be read: the others come next.

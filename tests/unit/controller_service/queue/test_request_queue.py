@@ -381,3 +381,21 @@ async def test_a_request_that_was_stored_after_all_is_run(
     assert await queue.sweep() == 1
     await eventually(lambda: done == [1])
     assert await queue.sweep() == 0
+
+
+async def test_requests_behind_one_that_cannot_end_are_forgotten(
+    tables: InMemoryVersionedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_request_queue, "requests_remembered_max", 10)
+
+    async def handler(request: Request) -> None:
+        if request.key == "blocked":
+            raise Postpone("an operator is needed")
+
+    queue = await started(tables, "one", handler)
+    blocked = [await queue.submit(request(number, "blocked")) for number in range(2)]
+    for number in range(2, 100):
+        await (await queue.submit(request(number, f"stream-{number}"))).outcome(5)
+    assert len(queue._submitted) <= 10
+    assert [await queue.submit(request(number, "blocked")) for number in range(2)] == blocked
+    await queue.stop()

@@ -9,9 +9,11 @@ import uuid
 import pytest
 
 from controller_service.queue.request_queue import Request
+from controller_service.store.records import StreamState
 from controller_service.transactions.scheduling import ABORT_KIND
 from pravega_common.errors import SegmentSealed
 from pravega_common.model.transactions import TransactionState
+from tests.support.gate import Gate
 from tests.support.stream_audit import requests_left
 from tests.support.transaction_world import Crashed, World
 
@@ -50,6 +52,28 @@ async def test_aborts_that_fail_have_one_request(world: World, monkeypatch: pyte
     assert world.segments.transaction_segments() == []
     for created in opened:
         assert await world.run(one.transactions.transaction_state(S, T, created.id)) is TransactionState.ABORTED
+
+
+async def test_nothing_is_remembered_of_a_stream_that_is_gone(world: World) -> None:
+    """Deleted while an abort and a commit of it could not end."""
+    one = await world.instance()
+    committed, aborted = [await world.begin(one, S, T, label) for label in "ab"]
+    await world.move_state(S, T, StreamState.SCALING)
+    assert await world.run(one.transactions.commit(S, T, committed.id))
+    await world.run(one.transactions.sweep())
+    assert one.transactions._unfinished
+    deletion = Gate(world)
+    deletion.at(one.segments, "delete_segments")
+    assert await world.run(one.transactions.abort(S, T, aborted.id))
+    await deletion.come()
+    entry = await world.streams.entry(S, T)
+    assert entry is not None
+    await world.run(world.streams.remove_stream(S, T, entry.stream_id))
+    deletion.opened.set()
+    await world.clock.pass_time(130)
+    assert one.transactions.scheduler._aborts == {}
+    assert one.transactions._unfinished == {}
+    assert await requests_left(world.store) == 0
 
 
 async def test_aborts_of_a_dead_controller_are_found_by_the_one_that_adopts_its_request(world: World) -> None:
