@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from controller_service.store.deleted_streams import DELETED_STREAMS_TABLE
@@ -12,7 +14,7 @@ from controller_service.store.scope_counts import COUNTS_TABLE, ScopeCounts
 from controller_service.store.serializer import decode, encode
 from controller_service.store.tag_index import TAGS_TABLE
 from controller_service.store.versioned_store import ABSENT, VersionedStore
-from pravega_common.errors import ScopeNotFound, UnknownOutcome, VersionConflict
+from pravega_common.errors import PravegaError, ScopeNotFound, UnknownOutcome, VersionConflict
 from pravega_common.names import SYSTEM_SCOPE, is_possible_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
@@ -66,13 +68,12 @@ class ScopeStore:
     # ---- one scope ---------------------------------------------------------------------------------------------------
 
     async def create_scope(self, scope: str) -> bool:
-        """False if it exists already (also while it is being deleted)."""
+        """False if it exists already (also while it is being deleted). One that fails takes its lists away again, as
+        far as it can: nobody else knows of them."""
         if await self.tables.get(SCOPES_TABLE, scope) is not None:
             return False
         record = ScopeRecord(self._new_id(), self.clock.wall_ms(), tags_indexed=True)
-        await all_ended(
-            self.tables.create_table(list_table_name(scope, record.scope_id, kind)) for kind in _SCOPE_TABLES
-        )
+        made = await self._make_lists(scope, record.scope_id)
         try:
             await self.tables.put(SCOPES_TABLE, scope, encode(record), ABSENT)
         except (VersionConflict, UnknownOutcome) as error:
@@ -84,7 +85,29 @@ class ScopeStore:
                 if standing is None:
                     raise
                 return False
+        except PravegaError:
+            await self._take_away(made)
+            raise
         return True
+
+    async def _make_lists(self, scope: str, scope_id: str) -> list[str]:
+        """The names of the tables."""
+        made: list[str] = []
+
+        async def make(table: str) -> None:
+            await self.tables.create_table(table)
+            made.append(table)
+
+        try:
+            await all_ended(make(list_table_name(scope, scope_id, kind)) for kind in _SCOPE_TABLES)
+        except (PravegaError, asyncio.CancelledError):
+            await self._take_away(made)
+            raise
+        return made
+
+    async def _take_away(self, made: Sequence[str]) -> None:
+        with contextlib.suppress(PravegaError):  # what kept the scope from being made is what its caller hears of
+            await all_ended(map(self.tables.delete_table, made))
 
     async def scope(self, scope: str) -> ScopeRecord | None:
         """None also for the empty name and for one that is too long, which no table takes as a key."""

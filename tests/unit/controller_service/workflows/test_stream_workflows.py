@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -24,6 +25,7 @@ from controller_service.store.records import (
     epoch_key,
     sealed_segment_key,
 )
+from controller_service.store.scope_store import KEY_VALUE_TABLES_LIST, SCOPES_TABLE
 from controller_service.store.stream_context import StreamContext
 from controller_service.workflows.states import Superseded, enter, leave, require_hold
 from pravega_common.errors import (
@@ -33,6 +35,7 @@ from pravega_common.errors import (
     SegmentSealed,
     StreamNotFound,
     StreamNotSealed,
+    Unavailable,
     UnknownOutcome,
 )
 from pravega_common.model.reader_groups import ReaderGroupRetention
@@ -298,6 +301,28 @@ async def test_a_scope_whose_record_comes_late_can_be_used_and_deleted(
     assert await workflows.create.create(S, T, fixed(1))
     await workflows.delete_scope.delete(S)
     assert await store.scope(S) is None
+
+
+@pytest.mark.parametrize("step", ["create_table", "put"])
+@pytest.mark.parametrize("error", [Unavailable("the container is away"), asyncio.CancelledError()], ids=type)
+async def test_a_scope_that_cannot_be_made_leaves_no_tables(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+) -> None:
+    """One of its lists, or its record, cannot be made. A record that was cut off may come, and keeps the lists."""
+    tables: Any = controller.store.tables
+    before, call = set(tables._tables), getattr(tables, step)
+
+    async def refuse(table: str, *rest: Any) -> Any:
+        if table == SCOPES_TABLE or KEY_VALUE_TABLES_LIST in table:
+            raise error
+        return await call(table, *rest)
+
+    with monkeypatch.context() as patched, pytest.raises(type(error)):
+        patched.setattr(tables, step, refuse)
+        await controller.store.create_scope(S)
+    is_kept = step == "put" and isinstance(error, asyncio.CancelledError)
+    assert (set(tables._tables) != before) is is_kept
+    assert await controller.store.create_scope(S)
 
 
 async def test_a_scope_is_deleted_with_mark_streams_of_no_stream(stream: Controller, parts: ControllerParts) -> None:
