@@ -43,7 +43,7 @@ from pravega_common.errors import (
 from pravega_common.model.transactions import PingStatus, TransactionState
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
+from pravega_common.runtime.joined import all_ended, each_ended
 from pravega_common.services.base import Service
 
 lease_ms_min: Final = 10_000
@@ -63,6 +63,10 @@ aborts_concurrent_max: Final = 32
 """Transactions that the sealing of a stream aborts at the same time."""
 sweep_period_s: Final = 60.0
 """How often a controller looks for transactions that a stopped one left behind."""
+sweeps_at_once_max: Final = 16
+"""Streams that a sweep looks at at the same time."""
+sweep_time_max_s: Final = 15.0
+"""Time for one stream of a sweep, which comes to it again: a container that is away holds a call up for a minute."""
 
 RECORD_INSERTED = register("transaction_create.record_inserted")
 SEGMENTS_CREATED = register("transaction_create.segments_created")
@@ -436,21 +440,26 @@ class TransactionService(Service):
             if len(await self._take_over(streams)) == len(streams):
                 self.log.info("transactions of a controller taken over", owner=owner, streams=len(streams))
                 await self.index.forget_owner(owner)
-        for scope, stream in self.index.own():
-            await self._try_sweep(scope, stream, at_start)
+
+        async def look(name: StreamName) -> None:
+            await self._try_sweep(*name, at_start)
+
+        await each_ended(look, self.index.own(), at_once=sweeps_at_once_max)
 
     async def _take_over(self, streams: Sequence[StreamName]) -> list[StreamName]:
         """Look after streams from now on; those of which that succeeded."""
-        taken = []
-        for scope, stream in streams:
-            await self.index.use(scope, stream)
-            if await self._try_sweep(scope, stream, True):
-                taken.append((scope, stream))
-        return taken
+
+        async def take(name: StreamName) -> bool:
+            await self.index.use(*name)
+            return await self._try_sweep(*name, True)
+
+        taken = await each_ended(take, streams, at_once=sweeps_at_once_max)
+        return [name for name, is_taken in zip(streams, taken, strict=True) if is_taken]
 
     async def _try_sweep(self, scope: str, stream: str, at_start: bool) -> bool:
         try:
-            await self._sweep_stream(scope, stream, at_start)
+            async with asyncio.timeout(sweep_time_max_s):
+                await self._sweep_stream(scope, stream, at_start)
         except StreamNotFound:
             self._unfinished.pop((scope, stream), None)
             await self.index.drop(scope, stream)

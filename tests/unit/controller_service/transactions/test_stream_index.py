@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from controller_service.store.versioned_store import ABSENT
+from controller_service.transactions import lifecycle
 from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, StreamIndex, kept_s
 from pravega_common.model.transactions import TransactionState
 from tests.support.transaction_world import Crashed, Instance, World
@@ -65,6 +69,37 @@ async def test_what_a_dead_controller_decided_and_did_not_schedule_is_done(world
     assert states == [TransactionState.COMMITTED, TransactionState.ABORTED]
     owners = [key for key, _ in (await world.store.scan(OWNERS_TABLE)).entries]
     assert set(owners) <= {one.name, other.name}
+
+
+async def test_streams_whose_container_is_away_hold_up_no_others(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither this controller's own, nor those of a dead one whose other stream has a commit to be done."""
+    monkeypatch.setattr(lifecycle, "sweep_time_max_s", 0.05)
+    dying = await world.instance()
+    for number in range(50):
+        await world.create_stream(S, f"away-{number}")
+        await world.run((one if number % 2 else dying).transactions.index.use(S, f"away-{number}"))
+    committed = await world.begin(one, S, T, "a")
+    dying.die_at("transaction_commit.marked")
+    with pytest.raises(Crashed):
+        await world.run(dying.transactions.commit(S, T, committed.id))
+    await world.run(dying.kill())
+    store: Any = one.transactions.records._store
+    scan, held = store.scan, []
+
+    async def scan_what_is_there(table: str, *rest: Any) -> Any:
+        if "/away-" in table:
+            held.append(table)
+            await asyncio.Event().wait()
+        return await scan(table, *rest)
+
+    monkeypatch.setattr(store, "scan", scan_what_is_there)
+    async with asyncio.timeout(10):
+        await one.transactions.sweep()
+    assert (len(held), len(set(held))) == (75, 50), "those of the dead one are this one's by now"
+    await world.clock.pass_time(2)
+    assert await world.run(one.transactions.transaction_state(S, T, committed.id)) is TransactionState.COMMITTED
 
 
 async def test_streams_of_a_former_version_are_looked_after(world: World, one: Instance) -> None:
