@@ -188,8 +188,8 @@ class Connection(asyncio.BufferedProtocol):
         self._appends_in_flight = 0
         self._requests_in_flight = 0
         self._request_bytes = 0
-        """Of requests that were not replied to. Unlike ``_bytes_in_flight`` it has those whose answer was made, and is
-        made again when the peer may have it: they wait for nothing of the store's, and hold nobody else up."""
+        """Bytes of requests without a reply. Unlike ``_bytes_in_flight`` they have those whose answer was made, and is
+        made again when the peer may have it: these wait for nothing of the store's, and hold nobody else up."""
         self._tasks_begun = 0
         self._reads: set[asyncio.Task[Any]] = set()
         self._writable = asyncio.Event()
