@@ -26,6 +26,7 @@ from pravega_common.services.settings import (
     Section,
     ServiceSettings,
     host_and_port,
+    lease_ms_max,
 )
 from pravega_common.services.tls import TlsSection
 from segment_service.host.refusals import refusals_per_peer_per_s_default
@@ -56,7 +57,7 @@ class StoreSection(Section):
 
 
 class StoreClusterSection(ClusterSection):
-    lease_ms: Annotated[int, Field(ge=1_000)] = 10_000
+    lease_ms: Annotated[int, Field(ge=1_000, le=lease_ms_max)] = 10_000
     stale_read_max_ms: Milliseconds = 60_000
 
 

@@ -19,6 +19,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pravega_common.errors import ConfigurationError
 
 TLS_REDIS_SCHEME: Final = "rediss://"
+lease_ms_max: Final = 1_200_000
+"""Longest lease or lock. One that ends later than that from now was taken before a clock went back."""
 
 
 def redis_address(url: str) -> str:
@@ -97,7 +99,7 @@ class ClusterSection(Section):
 
     name: Annotated[str, Field(min_length=1)] = "pravega-spark"
     cpo: CpoAddress = "127.0.0.1:6379"
-    lease_ms: Annotated[int, Field(ge=100)] = 10_000
+    lease_ms: Annotated[int, Field(ge=100, le=lease_ms_max)] = 10_000
 
 
 class RedisSafetySection(Section):

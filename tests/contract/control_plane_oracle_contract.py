@@ -10,6 +10,7 @@ import pytest
 
 from pravega_common.errors import Fenced, InvalidArgument, VersionConflict
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
+from pravega_common.services.settings import lease_ms_max
 
 Pair = tuple[ControlPlaneOracle, ControlPlaneOracle]
 LetExpire = Callable[[int], Awaitable[None]]
@@ -76,6 +77,14 @@ class ControlPlaneOracleContract:
         assert await one.take_epoch(3, "a", at_least=4) == 11
         assert await two.current_epoch(3) == 11
         assert await two.take_epoch(4, "b") == 1
+
+    @pytest.mark.parametrize("ttl_ms", [0, -1, lease_ms_max + 1])
+    async def test_the_length_of_a_lease_has_limits(self, cpos: Pair, ttl_ms: int) -> None:
+        one, _ = cpos
+        with pytest.raises(InvalidArgument, match=f"a lease of {ttl_ms} ms"):
+            await one.renew_lease("kind", "a", {}, ttl_ms)
+        with pytest.raises(InvalidArgument, match=f"a lease of {ttl_ms} ms"):
+            await one.try_lead("role", "a", ttl_ms)
 
     async def test_many_calls_at_a_time_wait_for_each_other(self, cpos: Pair) -> None:
         one, _ = cpos

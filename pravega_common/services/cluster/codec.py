@@ -7,6 +7,7 @@ from typing import Any
 
 from pravega_common.errors import DataCorruption, InvalidArgument, VersionConflict
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup, name_chars_max, payload_bytes_max
+from pravega_common.services.settings import lease_ms_max
 
 
 def checked_name(what: str, value: str) -> str:
@@ -17,8 +18,8 @@ def checked_name(what: str, value: str) -> str:
 
 
 def checked_ttl_ms(ttl_ms: int) -> int:
-    if ttl_ms <= 0:
-        raise InvalidArgument(f"a lease of {ttl_ms} ms: it must be above 0")
+    if not 0 < ttl_ms <= lease_ms_max:
+        raise InvalidArgument(f"a lease of {ttl_ms} ms: it must be above 0, and {lease_ms_max} at most")
     return ttl_ms
 
 

@@ -38,6 +38,7 @@ from pravega_common.services.cluster.codec import (
     replaced_cluster,
 )
 from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
+from pravega_common.services.settings import lease_ms_max
 
 T = TypeVar("T")
 
@@ -51,8 +52,9 @@ connect_pause_max_s: Final = 0.02
 assignment_look_s: Final = 0.1
 """Pause between two looks at the assignment while somebody waits for a change."""
 lease_kept_ms: Final = 3_600_000
-"""Leases that ran out longer ago are removed when another one of their kind is renewed."""
+"""Leases that ran out longer ago, or end later than any can, are removed when another one of their kind is renewed."""
 
+_RUNS: Final = "ends_ms > ? AND ends_ms <= ?"
 _SCHEMA: Final = """
 CREATE TABLE record (kind TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, name)) WITHOUT ROWID;
 CREATE TABLE lease (kind TEXT, name TEXT, value TEXT NOT NULL, ends_ms INTEGER NOT NULL, PRIMARY KEY (kind, name))
@@ -171,7 +173,8 @@ class SqliteCPO:
 
         def work(database: sqlite3.Connection) -> None:
             now_ms = self._clock.wall_ms()
-            database.execute("DELETE FROM lease WHERE kind = ? AND ends_ms < ?", (row[0], now_ms - lease_kept_ms))
+            over = "DELETE FROM lease WHERE kind = ? AND (ends_ms < ? OR ends_ms > ?)"
+            database.execute(over, (row[0], now_ms - lease_kept_ms, now_ms + lease_ms_max))
             database.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (*row, now_ms + ttl_ms))
 
         await self._transaction(work)
@@ -184,9 +187,9 @@ class SqliteCPO:
         )
 
     async def members(self, kind: str) -> dict[str, dict[str, Any]]:
-        query = "SELECT name, value FROM lease WHERE kind = ? AND ends_ms > ?"
+        query = f"SELECT name, value FROM lease WHERE kind = ? AND {_RUNS}"
         rows = await self._transaction(
-            lambda database: database.execute(query, (f"member/{kind}", self._clock.wall_ms())).fetchall()
+            lambda database: database.execute(query, (f"member/{kind}", *self._running())).fetchall()
         )
         return {name: json.loads(value) for name, value in rows}
 
@@ -280,9 +283,15 @@ class SqliteCPO:
         await self._transaction(lambda database: database.execute(query, (what, name, holder)))
 
     def _holder(self, database: sqlite3.Connection, what: str, name: str) -> str | None:
-        query = "SELECT value FROM lease WHERE kind = ? AND name = ? AND ends_ms > ?"
-        row = database.execute(query, (what, name, self._clock.wall_ms())).fetchone()
+        query = f"SELECT value FROM lease WHERE kind = ? AND name = ? AND {_RUNS}"
+        row = database.execute(query, (what, name, *self._running())).fetchone()
         return None if row is None else str(row[0])
+
+    def _running(self) -> tuple[int, int]:
+        """The values for ``_RUNS``. No lease ends later: one that seems to is of the time before the clock went back,
+        as after a power cut on a machine without a battery clock, and its holder may be gone."""
+        now_ms = self._clock.wall_ms()
+        return now_ms, now_ms + lease_ms_max
 
     async def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in one transaction, all or nothing: ``Unavailable`` if the file could not take it."""
