@@ -11,14 +11,15 @@ it, which are few, as it goes to the front of the queue."""
 
 
 class Releases:
-    """What waits to be durable while the storage writer holds a damaged segment: Tier 1 keeps all from the first held
-    operation on until the segment is whole or deleted, so these do not wait for room."""
+    """Keeps the requests that wait for no room while the storage writer holds a damaged segment. Tier 1 keeps all from
+    the first held operation on until the segment is whole or deleted."""
 
     def __init__(self) -> None:
         self._waiting: dict[int | None, tuple[asyncio.Future[None], int]] = {}
 
     def add(self, segment_id: int | None, durable: asyncio.Future[None], frames_total: int) -> None:
-        """The deletion of a segment, or for ``None`` the first checkpoint of an owner, came after so many frames."""
+        """Remember the deletion of a segment, or for ``None`` the first checkpoint of an owner. ``frames_total``: the
+        frames that were durable before it came."""
         self._forget_done()
         self._waiting[segment_id] = durable, frames_total
 
@@ -28,7 +29,7 @@ class Releases:
         return segment_id in self._waiting
 
     def may_exceed(self, frames_total: int) -> bool:
-        """Whether frames may go in without room, after so many in all."""
+        """Whether more frames may go in without room, now that ``frames_total`` are durable."""
         self._forget_done()
         return any(frames_total - before < frames_over_max for _, before in self._waiting.values())
 

@@ -174,7 +174,8 @@ class PersistenceGroupClient(Protocol):
         ...
 
     async def delete_left(self, index: int) -> None:
-        """Do the deletions that one server, which was just reached, has not done; asks nobody if there are none."""
+        """Delete what one server, which was just reached, was to delete before and has not. Without any of it nobody
+        is asked."""
         ...
 
     async def list_plogs(self, container_id: int) -> list[PlogId]:

@@ -137,7 +137,7 @@ async def test_a_held_segment_can_be_deleted(kit: ContainerKit, held: SegmentCon
     most = 0
     async with asyncio.timeout(10):
         while not deleted.done():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # the log signals no frame of its own: it is looked at often
             most = max(most, sum(len(entry.payload) for entry in kit.logs.entries(0)))
     await deleted
     assert most < capacity_bytes + 2 * frames_in_flight_bytes_max, "most of what waits behind the deletion gets no room"
