@@ -278,9 +278,9 @@ class ContainerBackup:
                 await self._copy_together(chunks, must_exist=not view.is_deleted)  # a tombstone's go before it does
                 for name in live:
                     await self._copy(name)
-            except SegmentNotFound:
+            except (SegmentNotFound, DataCorruption):
                 if view.name == before:
-                    break  # not replaced, but lost
+                    break  # not replaced, but lost or damaged
                 before = view.name
                 continue
             await self._keep_only(self.layout.manifests_of(segment_id), live)
@@ -297,9 +297,13 @@ class ContainerBackup:
     async def _copy_damaged(self, segment_id: int) -> None:
         """Copy what is left of a segment, so that it is quarantined in the copy as it is in the store."""
         self.damaged.add(segment_id)
-        found = {info.name async for info in self._chunks.list(self.layout.manifests_of(segment_id))}
+        manifests = self.layout.manifests_of(segment_id)
+        try:
+            found = {info.name async for info in self._chunks.list(manifests)}
+        except DataCorruption:
+            found = {info.name async for info in self._chunks.objects.list(manifests)}
         await self._copy_together(found)
-        await self._keep_only(self.layout.manifests_of(segment_id), found)
+        await self._keep_only(manifests, found)
 
     # --- merges
 
@@ -342,7 +346,8 @@ class ContainerBackup:
     # --- objects
 
     async def _copy_together(self, names: Collection[str], *, must_exist: bool = False) -> None:
-        """Copy chunks, a few at a time; ``SegmentNotFound`` if one is missing and must be there."""
+        """Copy chunks, a few at a time. If they must be there, ``SegmentNotFound`` for one that is missing, and
+        ``DataCorruption`` for one that lies where the map of shared objects is damaged."""
         waiting = iter(names)
         while some := list(itertools.islice(waiting, chunks_at_once)):
             await all_ended(self._copy_chunk(name, must_exist=must_exist) for name in some)
@@ -352,7 +357,7 @@ class ContainerBackup:
             return
         try:
             await self._copy(name)
-        except SegmentNotFound:
+        except (SegmentNotFound, DataCorruption):
             if must_exist:
                 raise
 

@@ -101,6 +101,7 @@ class StoreDoctor:
             known.report.add(DataFinding("table", str(error), RESTORE_TABLE))
             examination = SegmentExamination(known.reader, known.report, self._progress, deep=deep)
             await examination.run(with_table=False, with_owners=known.has_owners)
+        _judge_listings(known)
         await self._judge_suspects(known, examination.suspects)
         await examine_indexes(self._chunks, known.reader, known.report, deep=deep)
         if known.has_table:
@@ -226,6 +227,15 @@ class StoreDoctor:
             report.add(DataFinding("table", str(error), RESTORE_TABLE))
         for finding in report.findings:
             finding.segment = names.get(finding.segment_id or 0, "")
+
+
+def _judge_listings(known: _Known) -> None:
+    """Add the finding of a damaged map of shared objects, where segments were looked at by their ids in the table."""
+    damage = known.reader.chunks.damage
+    if damage:
+        known.report.orphans = None
+        text = f"shared objects: {damage}; segments that are only there and not in the metadata table were not examined"
+        known.report.add(DataFinding("manifest", text, RESTORE_TABLE))
 
 
 def _without_segments(report: ContainerReport) -> ContainerReport:

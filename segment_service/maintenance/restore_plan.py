@@ -167,10 +167,15 @@ class Tier2Contents:
         async for newest in self._reader.newest_manifests():
             if newest.kind.is_foreign:
                 await self._note_lister(newest.segment_id)
+        if not self._chunks.damage:
+            return
+        named = self._reader.entries(id_key(0))
+        while (segment_id := await _next_id(named)) is not None:  # some of them were not listed
+            await self._note_lister(segment_id)
 
     async def _note_lister(self, segment_id: int) -> None:
         view = await self._reader.view_if_sound(segment_id)
-        if view is None or view.name is None or not view.exists:
+        if view is None or view.name is None or not view.exists or not view.has_foreign:
             return
         for chunk in view.chunks:
             newer = self._listers.get(chunk.id, (view.name.id, segment_id))

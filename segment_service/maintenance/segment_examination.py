@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pravega_common.errors import SegmentDamaged, SegmentNotFound
+from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound
 from pravega_common.runtime.joined import all_ended
 from segment_service.maintenance.findings import ANNOUNCE_AGAIN, RESTORE_OBJECT, ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
@@ -247,6 +247,8 @@ class SegmentExamination:
                 length = (await self._chunks.info(name)).length
             except SegmentNotFound:
                 return f"chunk {name} is missing"
+            except DataCorruption as error:  # of the map of shared objects, where the chunk lies
+                return f"chunk {name}: {error}"
         return None if length >= needed else f"chunk {name} has {length} bytes, it must have {needed}"
 
     async def _read(self, segment_id: int, chunk: ChunkRef) -> str | None:

@@ -36,9 +36,17 @@ attempts_max: Final = 100
 
 
 class SharedObjectsReader:
-    """``ChunkStorage`` of one container over that of all, for readers. Its answers go forward in time only."""
+    """``ChunkStorage`` of one container over that of all, for readers. Its answers go forward in time only.
+
+    A question for an object, or for those of one segment, is ``DataCorruption`` if the map is damaged where they lie. A
+    listing of several segments lacks entries then, and ``damage`` says so: ask for what must be there by its segment.
+    """
 
     def __init__(self, chunks: ChunkStorage, layout: Layout, clock: Clock) -> None:
+        self.damage = ""
+        """The reason why a listing had not all entries; empty as long as each had."""
+        self.objects = chunks
+        """The objects alone, without entries."""
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
@@ -79,13 +87,11 @@ class SharedObjectsReader:
         return ChunkInfo(name, len(await self._value(name)))
 
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
-        if may_hold_entries(self._layout, prefix):
-            await self._refresh()
         if self._layout.segment_in(prefix) is not None:
             for info in await self._of_segment(prefix):
                 yield info
             return
-        async for info in by_name(self._entries(prefix), self._chunks.list(prefix)):
+        async for info in by_name(self._sound_entries(prefix), self._chunks.list(prefix)):
             yield info
 
     async def close(self) -> None:
@@ -110,6 +116,17 @@ class SharedObjectsReader:
         if value is None:
             raise SegmentNotFound(name)
         return value
+
+    async def _sound_entries(self, prefix: str) -> AsyncIterator[ChunkInfo]:
+        """Those below the prefix of several segments, as far as the map is sound."""
+        if not may_hold_entries(self._layout, prefix):
+            return
+        try:
+            await self._refresh()
+            async for info in self._entries(prefix):
+                yield info
+        except DataCorruption as error:
+            self.damage = str(error)
 
     async def _entries(self, prefix: str) -> AsyncIterator[ChunkInfo]:
         """Those below the prefix, not of one moment: as ``ContainerReader.entries``."""
@@ -136,6 +153,7 @@ class SharedObjectsReader:
     async def _of_segment(self, prefix: str) -> Sequence[ChunkInfo]:
         """The objects of a segment, and its entries of before and behind their listing: one that replaced an object
         meanwhile is only in the later ones."""
+        await self._refresh()
         before = self._manifest
         found = {info.name: info async for info in self._entries(prefix)}
         found |= {info.name: info async for info in self._chunks.list(prefix)}
@@ -169,8 +187,12 @@ class SharedObjectsReader:
         newest, _ = await self._objects.newest_manifest(check_epoch=False)
         self._manifest = newest
         if newest is not None and self._first_epoch is None:
-            value = await self._ask(lambda manifest: look_up(self._objects, manifest.runs, first_epoch_key))
-            self._first_epoch = first_epoch_in(value) or 0
+            try:
+                value = await self._ask(lambda manifest: look_up(self._objects, manifest.runs, first_epoch_key))
+                self._first_epoch = first_epoch_in(value) or 0
+            except DataCorruption as error:
+                self.damage = str(error)
+                self._first_epoch = 0  # as for the owner: entries of any epoch are read
 
 
 async def refuse_put(fresh: Callable[[], tuple[T, str, Sequence[Buffer]]], unanswered: Sequence[str]) -> NoReturn:

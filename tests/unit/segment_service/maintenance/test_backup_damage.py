@@ -10,7 +10,10 @@ from pravega_common.errors import ConfigurationError, DataCorruption
 from pravega_common.runtime import failpoints
 from segment_service.maintenance import container_backup, store_backup
 from segment_service.maintenance.backup_files import INVENTORY, LOGS, read_header, read_inventory, read_log, verify
-from tests.support.backups import Place, Worker, backed_up, flushed, idle
+from segment_service.sorted_runs import run_writer
+from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored
+from tests.support.containers import read_all
+from tests.support.damaged_map import damage_shared
 
 BACKUP_STEPS = [
     store_backup.CHUNKS_COPIED,
@@ -121,3 +124,31 @@ async def test_a_deleted_segment_whose_chunks_go_first_is_not_damaged(place: Pla
     outcome = await backed_up(place, tmp_path / "b", idle)
     await container.stop()
     assert not outcome.damaged
+
+
+@pytest.mark.parametrize("part", ["m", "d"])
+async def test_damage_to_the_map_of_shared_objects_damages_the_segments_in_it(
+    monkeypatch: pytest.MonkeyPatch, target: Place, tmp_path: Path, part: str
+) -> None:
+    monkeypatch.setattr(run_writer, "block_bytes", 1)  # an entry each
+    place = Place()
+    place.shares_objects, place.background = True, False
+    await place.mark()
+    container = await place.open()
+    names = [f"segment-{number}" for number in range(8)]
+    for name in names:
+        await container.create_segment(name)
+        await container.append(name, [name.encode()])
+    await flushed(place, container)
+    await container.table.flush()
+    segment_id = container.metadata.ids[names[3]]
+    await container.stop()
+    assert damage_shared(place.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
+    outcome = await backed_up(place, tmp_path / "b", idle)
+    damaged = names[3:5] if part == "m" else names[3:4]  # a seek reads the block before, too
+    assert outcome.damaged == tuple((0, segment_id + number) for number in range(len(damaged)))
+    other = await restored(target, tmp_path / "b")
+    for name in names:
+        if name not in damaged:
+            assert await read_all(other, name) == name.encode()
+    await other.stop()

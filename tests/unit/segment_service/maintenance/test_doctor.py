@@ -14,8 +14,10 @@ from segment_service.maintenance import log_reading
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.findings import ContainerReport, findings_max
 from segment_service.maintenance.log_reading import LogChanged
+from segment_service.sorted_runs import run_writer
 from segment_service.storage.chunk_names import Layout
 from tests.support.containers import ContainerKit
+from tests.support.damaged_map import damage_shared
 from tests.support.eventually import eventually
 from tests.support.log_reading import InMemoryLogSource
 
@@ -199,6 +201,32 @@ async def test_damaged_and_lost_manifests_are_found(kit: ContainerKit, written: 
     assert "list 0 bytes" in found[NAMES[5]].text
     assert "base" in found[NAMES[6]].text
     assert report.orphans is None
+
+
+@pytest.mark.parametrize("part", ["m", "d"])
+async def test_damage_to_the_map_of_shared_objects_is_found_and_the_rest_examined(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(run_writer, "block_bytes", 1)  # an entry each
+    kit = ContainerKit()
+    kit.shares_objects = True
+    kit.write_to_tier2()
+    container = await kit.open()
+    for name in NAMES:
+        await container.create_segment(name)
+        await container.append(name, [name.encode() * 10])
+    await flushed(kit, container)
+    await container.table.flush()
+    segment_id = container.metadata.ids[NAMES[4]]
+    assert damage_shared(kit.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
+    damaged = [segment_id, segment_id + 1] if part == "m" else [segment_id]  # a seek reads the block before, too
+    for deep in (False, True):
+        report = await examined(kit, deep=deep)
+        assert report.damaged_segments == damaged
+        assert any("map shared" in one.text and one.segment_id is None for one in report.findings)
+        assert len(report.findings) == len(damaged) + 1 and report.orphans is None
+        assert report.segments == len(NAMES) - (2 if part == "m" else 0)
+    await container.stop()
 
 
 @objects_alone

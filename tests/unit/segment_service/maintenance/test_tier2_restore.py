@@ -18,9 +18,11 @@ from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.restore_plan import RestorePlan, ShorterSegment
 from segment_service.maintenance.tier2_restore import Tier2Restore
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
+from segment_service.sorted_runs import run_writer
 from segment_service.storage import rolling_storage
 from segment_service.storage.chunk_names import Layout
 from tests.support.containers import ContainerKit, IdleWriter, read_all
+from tests.support.damaged_map import damage_shared
 from tests.support.eventually import eventually
 from tests.support.fakes.data_log import InMemoryDataLog
 from tests.support.log_reading import InMemoryLogSource
@@ -426,3 +428,28 @@ async def append_events(container: SegmentContainer, count: int) -> None:
 
 async def test_nothing_is_restored_where_nothing_was(kit: Kit) -> None:
     assert await Tier2Restore(kit.chunks, 0, kit, kit.clock).plan() is None
+
+
+async def test_damage_to_the_map_of_shared_objects_is_damage_to_the_segments_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_writer, "block_bytes", 1)  # an entry each
+    kit = Kit()
+    kit.shares_objects = True
+    container = await kit.open()
+    names = [f"segment-{number}" for number in range(8)]
+    for name in names:
+        await container.create_segment(name)
+        await container.append(name, [name.encode()])
+    await flushed(kit, container)
+    await container.table.flush()
+    segment_id = container.metadata.ids[names[3]]
+    await container.stop()
+    kit.logs.restore(0)
+    assert damage_shared(kit.stored, LAYOUT, LAYOUT.manifests_of(segment_id))
+    plan = await kit.restore()
+    damaged = names[3:5]  # a seek reads the block before, too
+    assert [one.name for one in plan.damaged.items] == damaged
+    container = await kit.open()
+    await assert_serves(container, {name: name.encode() for name in names if name not in damaged})
+    await container.stop()
