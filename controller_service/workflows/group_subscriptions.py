@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from controller_service.store.members import ReaderGroupConfig, ReaderGroupRecord, ScopeMembers, ScopeMemberState
 from controller_service.store.records import SUBSCRIBERS, SubscriberRecord, SubscribersRecord
+from controller_service.store.serializer import encode
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import StreamNotFound
+from pravega_common.errors import InvalidArgument, StreamNotFound
 from pravega_common.model.reader_groups import ReaderGroupRetention
+from pravega_common.model.table_limits import value_bytes_max
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.runtime.joined import all_ended
+
+cut_segment_bytes: Final = 32
+"""Bytes that a segment of a position takes on record, with room for larger offsets and for the segments of a scale."""
 
 
 class GroupSubscriptions:
@@ -26,6 +33,30 @@ class GroupSubscriptions:
     def __init__(self, store: StreamStore, records: ScopeMembers[ReaderGroupRecord]) -> None:
         self._store = store
         self._records = records
+
+    async def require_room(self, scope: str, group: str, streams: Collection[str]) -> None:
+        """``InvalidArgument`` for a stream that does not know the group yet and has more subscribers than its record of
+        them holds with the positions of all. Before the group is changed: what settles it afterwards has no way back.
+        """
+        subscriber = scoped_name(scope, group)
+
+        async def look(name: str) -> None:
+            try:
+                context = await self._store.open(*split_scoped_name(name), SUBSCRIBERS)
+                segments = len((await context.current_epoch()).segments)
+            except StreamNotFound:
+                # Nothing to subscribe to.
+                return
+            known = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
+            wanted = {**known, subscriber: SubscriberRecord(subscriber, "", 0)}
+            if subscriber not in known and _full_bytes(wanted, segments) > value_bytes_max:
+                raise InvalidArgument(
+                    f"{subscriber} cannot subscribe to {name}, which has {len(known)} subscribers and {segments} "
+                    f"segments: the positions of all may take {value_bytes_max} bytes, {cut_segment_bytes} for each "
+                    "segment of each; remove subscribers that are not needed (pravega-spark subscriber remove)"
+                )
+
+        await all_ended(map(look, streams))
 
     async def settle(self, scope: str, group: str, streams: Collection[str]) -> None:
         """Have streams (``scope/stream``) know the group as a subscriber if it is one by now, else not. Idempotent.
@@ -55,6 +86,12 @@ class GroupSubscriptions:
 def subscribed(config: ReaderGroupConfig) -> tuple[str, ...]:
     """The streams (``scope/stream``) that a group of this configuration subscribes to."""
     return () if config.retention is ReaderGroupRetention.NONE else tuple(config.starting)
+
+
+def _full_bytes(subscribers: Mapping[str, SubscriberRecord], segments: int) -> int:
+    """Bytes of the record once every subscriber has a position in that many segments."""
+    without = {name: dataclasses.replace(subscriber, cut={}) for name, subscriber in subscribers.items()}
+    return len(encode(SubscribersRecord(without))) + len(subscribers) * segments * cut_segment_bytes
 
 
 def _is_wanted(record: ReaderGroupRecord, stream: str) -> bool:

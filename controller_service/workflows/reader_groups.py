@@ -24,7 +24,6 @@ from controller_service.workflows.group_subscriptions import GroupSubscriptions,
 from controller_service.workflows.seal_stream import SealStream
 from controller_service.workflows.states import no_way_back
 from pravega_common.errors import NotFound, VersionConflict
-from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.names import reader_group_stream, scoped_name, split_scoped_name
 from pravega_common.runtime.failpoints import failpoint, register
 
@@ -68,11 +67,12 @@ class ReaderGroups:
         """Create the group and return it as it stands afterwards: the new one, or the one that was there.
 
         ``ScopeNotFound``; ``StreamNotFound`` if the group would keep data of a stream that does not exist;
-        ``QuotaExceeded`` if the scope has no room for the stream of the group.
+        ``QuotaExceeded`` if the scope has no room for the stream of the group; ``InvalidArgument`` if a stream has none
+        for the positions of a further group.
         """
-        if config.retention is not ReaderGroupRetention.NONE:
-            for name in config.starting:
-                await (await self._store.open(*split_scoped_name(name))).state()
+        for name in subscribed(config):
+            await (await self._store.open(*split_scoped_name(name))).state()
+        await self._subscriptions.require_room(scope, group, subscribed(config))
         record = ReaderGroupRecord(group_id, ScopeMemberState.CREATING, 0, config)
         standing, added = await self.records.add(scope, group, record)
         failpoint(ENTRY_ADDED)
@@ -89,12 +89,13 @@ class ReaderGroups:
     async def update(
         self, scope: str, group: str, group_id: str, generation: int, config: ReaderGroupConfig
     ) -> int | None:
-        """The new generation; None if there is no such group; ``ConfigMismatch``."""
+        """The new generation; None without such a group. ``ConfigMismatch``; ``InvalidArgument`` as in ``create``."""
         record = await self.records.get(scope, group)
         if record is None or record.state is not ScopeMemberState.ACTIVE:
             return None
         if record.group_id != group_id or record.generation != generation:
             raise ConfigMismatch(f"reader group {scope}/{group} has generation {record.generation}, not {generation}")
+        await self._subscriptions.require_room(scope, group, subscribed(config))
         details: dict[str, Any] = {"generation": generation, "config": encode(config).decode()}
         # Two callers may ask for different configurations at one generation: each is a request of its own.
         digest = hashlib.sha256(details["config"].encode()).hexdigest()[:digest_chars]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,10 +11,16 @@ from controller_service.api.grpc.readers_api import ReadersApi
 from controller_service.service import Controller
 from controller_service.store.members import ReaderGroupConfig
 from controller_service.store.records import SUBSCRIBERS, SubscribersRecord
+from controller_service.store.stream_context import StreamContext
+from controller_service.workflows import group_subscriptions
+from controller_service.workflows.group_subscriptions import cut_segment_bytes
 from controller_service.workflows.reader_groups import UPDATE_SUBSCRIBED
+from pravega_common.errors import InvalidArgument
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.table_limits import value_bytes_max
+from pravega_common.names import segment_id
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
 from tests.support.controller_in_memory import ControllerParts
@@ -102,3 +109,39 @@ async def test_a_controller_that_dies_in_the_change(group: Group) -> None:
 
     await crash_during(group.controller, change, UPDATE_SUBSCRIBED)
     assert await group.held("one") == {0: 60}
+
+
+async def test_a_stream_takes_as_many_subscribers_as_their_positions_fit(group: Group) -> None:
+    """One more is refused before anything of it is made, and the others go on giving positions of the largest size."""
+    groups, segments = group.controller.parts.groups, 1_000
+    await group.controller.parts.workflows.create.create(
+        "scope", "wide", StreamConfiguration(ScalingPolicy.fixed(segments))
+    )
+    fit = value_bytes_max // (segments * cut_segment_bytes)
+    for number in range(fit):
+        await groups.create("scope", f"group-{number}", GROUP_ID, group.config("wide"))
+    with pytest.raises(InvalidArgument, match=f"{fit} subscribers and 1000 segments: .* {value_bytes_max} bytes"):
+        await groups.create("scope", "one-more", GROUP_ID, group.config("wide"))
+    assert await groups.records.get("scope", "one-more") is None
+    with pytest.raises(InvalidArgument, match="cannot subscribe to scope/wide"):
+        await group.change(0, "one", "wide")
+    assert await group.release("one", 80, 0) == STATUS.SUCCESS
+    await groups.create("scope", "group-0", GROUP_ID, group.config("wide"))
+    await groups.update("scope", "group-0", GROUP_ID, 0, group.config("wide"))
+
+    async def fill(context: StreamContext) -> None:
+        subscribers = (await context.read(SUBSCRIBERS) or SubscribersRecord()).subscribers
+        cut = {segment_id(number, 1_000): 10**12 for number in range(segments)}
+        filled = {name: dataclasses.replace(known, cut=cut) for name, known in subscribers.items()}
+        context.stage(SUBSCRIBERS, SubscribersRecord(filled))
+
+    await group.controller.store.update("scope", "wide", fill, SUBSCRIBERS)
+
+
+async def test_a_group_that_subscribes_no_more_makes_room(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_subscriptions, "value_bytes_max", 300)
+    groups = group.controller.parts.groups
+    with pytest.raises(InvalidArgument):
+        await groups.create("scope", "next", GROUP_ID, group.config("one"))
+    await group.change(0, "two")
+    await groups.create("scope", "next", GROUP_ID, group.config("one"))
