@@ -163,7 +163,7 @@ class ScaleStream:
             return
         min_segments = (await context.configuration()).configuration.scaling.min_segments
         ranges = [(low, high) for low, high in payload["ranges"]]
-        # By the clock that ages are told by, and now: the request may have waited.
+        # By the clock that ages are measured with, and now: the request may have waited.
         now_ms = self._store.clock.wall_ms()
         plan = plan_scale(current, payload["to_seal"], ranges, min_segments, now_ms, request.request_id)
         context.stage(TRANSITION, plan)
