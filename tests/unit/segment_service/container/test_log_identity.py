@@ -8,6 +8,7 @@ another segment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -181,14 +182,15 @@ async def test_tier2_ahead_of_the_recovered_log_is_found_at_first_sight(kit: Con
     kit.logs.restore(0, copy)
     await forget_marks(kit)
     container = await kit.open()
-    if way == "append":
-        await container.append("s", [b"C" * 100])
-    elif way == "merge":
-        await container.create_segment("t")
-        await container.append("t", [b"C" * 100])
-        await container.merge("s", "t")
-    else:
-        await container.seal("s")
+    with contextlib.suppress(ContainerOffline, UnknownOutcome):  # a step may find the container gone already
+        if way == "append":
+            await container.append("s", [b"C" * 100])
+        elif way == "merge":
+            await container.create_segment("t")
+            await container.append("t", [b"C" * 100])
+            await container.merge("s", "t")
+        else:
+            await container.seal("s")
     with pytest.raises(DataCorruption, match=r"segment s .*Tier 2 has 5 bytes, .* at most 1: the log is an older copy"):
         await asyncio.wait_for(container.wait_stopped(), 5)
     assert len([name for name in await objects(kit) if "/d/" in name]) >= 2, "nothing is deleted"
