@@ -21,7 +21,7 @@ async def test_segments_lie_between_cuts_that_follow_one_another() -> None:
     try:
         await controller.store.create_scope(SCOPE)
         await controller.parts.workflows.create.create(SCOPE, STREAM, StreamConfiguration(ScalingPolicy.fixed(1)))
-        await controller.parts.workflows.scale.start(SCOPE, STREAM, [0], [(0.0, 0.5), (0.5, 1.0)], 1)
+        await controller.parts.workflows.scale.start(SCOPE, STREAM, [0], [(0.0, 0.5), (0.5, 1.0)])
         streams = OwnStreams(controller.store)
 
         async def is_scaled() -> bool:

