@@ -65,7 +65,7 @@ async def swept(container: SegmentContainer) -> None:
         except SegmentDamaged:
             if time.monotonic() > deadline_s:
                 raise
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # for the storage writer, which tells nobody of its progress
     mark = await storage_of(container).newest_mark()
     assert mark is not None and mark.has_journals
 
