@@ -78,6 +78,9 @@ class ReaderCluster:
         """``InvalidArgument`` if positions lie behind an end: a group would read on from there without one."""
         starts = cuts_of(positions)
         for stream, cut in end.items():
+            # Pravega answers a cut that goes back with an error of its own, which says nothing of the cut.
+            if any(offset < starts[stream].get(item, 0) for item, offset in cut.items()):
+                raise InvalidArgument(f"cut {cut} lies before {starts[stream]} in stream {'/'.join(stream)}")
             await self.metadata.segments_between(*stream, starts[stream], cut)
 
     async def _cut_of(self, stream: StreamName, start: Start) -> SegmentOffsets:

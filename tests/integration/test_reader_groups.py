@@ -339,6 +339,18 @@ async def test_slices_are_views_and_come_again_unless_released(
             break
 
 
+async def test_retention_waits_for_a_group_before_it_has_a_reader(
+    client: AsyncStreamClient, writer_client: StreamClient
+) -> None:
+    stream = new_name("stream")
+    await asyncio.to_thread(
+        writer_client.controller.create_stream, SCOPE, stream, StreamConfiguration(ScalingPolicy.fixed(1))
+    )
+    await client.create_reader_group(SCOPE, new_name("group"), [stream], retention=ReaderGroupRetention.AUTOMATIC)
+    lag = StreamLagClient(client.controller.transport).describe([(SCOPE, stream)])[0]
+    assert lag.subscribers[0].updated_ms
+
+
 async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_client: StreamClient) -> None:
     stream, written = new_name("stream"), {}
     configuration = StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_size(1))
@@ -348,8 +360,6 @@ async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_cli
         SCOPE, name, [stream], refresh_time_ms=REFRESH_MS, retention=ReaderGroupRetention.AUTOMATIC
     )
     assert client._groups.subscribers(SCOPE, stream) == [f"{SCOPE}/{name}"]
-    lag = StreamLagClient(client.controller.transport).describe([(SCOPE, stream)])[0]
-    assert lag.subscribers[0].updated_ms, "retention waits for the group before it has a reader"
     joined = await client.create_reader_group(SCOPE, name, [stream])
     await joined.publish_cuts()
     await asyncio.to_thread(write, writer_client, stream, written, 2)
