@@ -244,6 +244,7 @@ async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_
     await asyncio.to_thread(write, writer_client, stream, written, 5)
     start = await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream)
     await asyncio.to_thread(write, writer_client, stream, written, 5)
+    later = await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream)
     await asyncio.to_thread(scale, writer_client, stream, 3)
     await asyncio.to_thread(write, writer_client, stream, written, 5)
     end = await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream)
@@ -257,7 +258,7 @@ async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_
     assert found == Counter(f"k{key}/{number}" for key in range(KEYS) for number in range(5, 15))
     assert (await group.get_stream_cuts())[SCOPE, stream].offsets == end
     with pytest.raises(InvalidArgument, match="lies before"):
-        await client.create_reader_group(SCOPE, new_name("group"), {stream: end}, end={stream: start})
+        await client.create_reader_group(SCOPE, new_name("group"), {stream: later}, end={stream: start})
 
 
 async def test_a_group_at_the_tail_reads_what_comes(client: AsyncStreamClient, writer_client: StreamClient) -> None:
