@@ -5,10 +5,8 @@ from __future__ import annotations
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import SegmentRecord
-from controller_service.store.stream_cuts import is_at_or_after
 from controller_service.store.stream_positions import head_of, open_segments, successors_of
 from controller_service.store.stream_store import StreamStore
-from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 
 
@@ -35,10 +33,7 @@ class OwnStreams:
 
     async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         opened = await self._store.open(scope, stream)
-        first, last = await place_in(opened, start), await place_in(opened, end)
-        if not is_at_or_after(last, first):
-            raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
-        return await segments_between(opened, first, last)
+        return await segments_between(opened, await place_in(opened, start), await place_in(opened, end))
 
 
 def _range(scope: str, stream: str, record: SegmentRecord) -> SegmentRange:

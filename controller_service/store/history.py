@@ -17,6 +17,7 @@ from controller_service.store.stream_cuts import (
     SegmentsBefore,
     SegmentsBetween,
     epoch_bounds,
+    is_at_or_after,
 )
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
@@ -82,7 +83,10 @@ async def walk_before(
 
 
 async def segments_between(context: StreamContext, first: PlacedCut, last: PlacedCut) -> list[int]:
-    """The ids of the segments from one cut to another, those of both cuts included."""
+    """The ids of the segments from one cut to another, those of both cuts included. ``InvalidArgument`` if the last one
+    lies before the first."""
+    if not is_at_or_after(last, first):
+        raise InvalidArgument(f"cut {last.cut} lies before {first.cut} in stream {context.name}")
     walk = SegmentsBetween(first, last)
     found: list[int] = []
     async for epoch in context.walk_epochs(range(first.first_epoch, last.last_epoch + 1)):

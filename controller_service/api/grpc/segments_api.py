@@ -17,7 +17,7 @@ from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import place_in, segments_between
 from controller_service.store.records import StreamState, epoch_key
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
+from controller_service.store.stream_cuts import PlacedCut
 from controller_service.store.stream_positions import head_of, open_segments, successors_of
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_name
@@ -79,8 +79,6 @@ class SegmentsApi:
         opened = await self.parts.store.open(scope, stream)
         first = await self._placed_or(opened, start, (await opened.history()).oldest_epoch, 0)
         last = await self._placed_or(opened, end, (await opened.current_epoch()).epoch, _END_OFFSET)
-        if not is_at_or_after(last, first):
-            raise InvalidArgument(f"cut {end} lies before {start} in stream {opened.name}")
         between = await segments_between(opened, first, last)
         return pb.StreamCutRangeResponse(segments=[segment_id_to(scope, stream, identifier) for identifier in between])
 
