@@ -27,7 +27,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 
 piece_bytes_max: Final = 1024 * 1024
 """Bytes of one append."""
@@ -61,7 +61,7 @@ class ByteStream(io.RawIOBase):
         self._socket: WireSocket | None = None
         self._writers: BlockWriters | None = None
         self._writer: BlockWriter | None = None
-        self._unwritten: deque[memoryview] = deque()
+        self._unwritten: deque[Piece] = deque()
         """Pieces that the writer does not have, in the order in which they were written: they leave first."""
 
     # ---- appending
@@ -76,7 +76,9 @@ class ByteStream(io.RawIOBase):
         ``flush`` returns, and not to be written again. Only a sealed stream never has them.
         """
         copy = memoryview(bytes(data))
-        self._unwritten.extend([copy[at : at + piece_bytes_max] for at in range(0, len(copy), piece_bytes_max)])
+        self._unwritten.extend(
+            [Piece(copy[at : at + piece_bytes_max], 1) for at in range(0, len(copy), piece_bytes_max)]
+        )
         try:
             self._write_unwritten()
         except SegmentSealed as error:
@@ -108,15 +110,8 @@ class ByteStream(io.RawIOBase):
             self._client.segments.seal(self.segment)
 
     def _write_unwritten(self) -> None:
-        """Give the pieces to the writer of the segment, which may have taken one also where it raises."""
         while self._unwritten:
-            writer = self._append()
-            taken = writer.pieces_taken
-            try:
-                writer.write(self._unwritten[0], 1)
-            finally:
-                if writer.pieces_taken > taken:
-                    self._unwritten.popleft()
+            self._append().write_first(self._unwritten)
 
     def _append(self) -> BlockWriter:
         if self._writer is None:

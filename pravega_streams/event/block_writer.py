@@ -134,6 +134,16 @@ class BlockWriter:
             self._writers.ended_by(error)
             raise
 
+    def write_first(self, pieces: deque[Piece]) -> None:
+        """Take the first piece off its owner's queue and ``write`` it. Where this raises, the piece is off the queue if
+        the writer has taken it, and still there if not."""
+        piece, taken = pieces[0], self.pieces_taken
+        try:
+            self.write(piece.data, piece.event_count, piece.tag)
+        finally:
+            if self.pieces_taken > taken:
+                pieces.popleft()
+
     def _gather(self, piece: Piece) -> None:
         self._gathered_bytes += len(piece.data)
         # An interrupt comes when a call begins or has returned: all three, or none.

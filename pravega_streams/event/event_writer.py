@@ -136,18 +136,9 @@ class EventWriter:
         while self._unwritten:
             segment_id = self._router.segment_of(self._unwritten[0].tag).segment_id
             try:
-                self._hand_over(self._writer_of(segment_id))
+                self._writer_of(segment_id).write_first(self._unwritten)
             except (SegmentSealed, SegmentNotFound):
                 self._follow(segment_id)
-
-    def _hand_over(self, writer: BlockWriter) -> None:
-        """Give the first piece to the writer of its segment, which may have taken it also where it raises."""
-        piece, taken = self._unwritten[0], writer.pieces_taken
-        try:
-            writer.write(piece.data, piece.event_count, piece.tag)
-        finally:
-            if writer.pieces_taken > taken:
-                self._unwritten.popleft()
 
     def _writer_of(self, segment_id: int) -> BlockWriter:
         writer = self._writers.get(segment_id)
