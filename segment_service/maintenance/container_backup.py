@@ -20,7 +20,6 @@ from segment_service.maintenance.backup_files import ContainerInBackup, log_path
 from segment_service.maintenance.backup_log import CopiedLog, LogContents, LogGap, nothing_read
 from segment_service.maintenance.log_reading import LogSource
 from segment_service.maintenance.read_only import ContainerReader
-from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
 from segment_service.metadata_table.metadata_table import map_name as metadata_map
 from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.storage.chunk_names import Layout, MapObjectId
@@ -241,11 +240,8 @@ class ContainerBackup:
         """The segments that must have bytes in Tier 2, as the copied metadata table and the copied log say; also some
         that are gone."""
         try:
-            async for key, value in self._copied.entries(id_key(0)):
-                segment_id = id_in(key)
-                if segment_id is None:
-                    break  # the names follow
-                if stored_length(value):
+            async for segment_id, length in self._copied.stored_lengths():
+                if length:
                     yield segment_id
         except DataCorruption as error:
             self._log.warning("the metadata table is damaged", container=self.container_id, error=str(error))

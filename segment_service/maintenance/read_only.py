@@ -17,7 +17,7 @@ from segment_service.maintenance.shared_objects_reader import (
     refuse_put,
     refuse_put_for,
 )
-from segment_service.metadata_table.metadata_table import map_name
+from segment_service.metadata_table.metadata_table import id_in, id_key, map_name, stored_length
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.sorted_runs.map_manifest import MapManifest
 from segment_service.sorted_runs.map_objects import MapObjects, list_map_names
@@ -126,6 +126,15 @@ class ContainerReader:
                     raise _damage(name, manifest.id, error) from error
                 manifest = newest
         raise Unavailable(f"the map {name} keeps being replaced while it is read: try again when less is going on")
+
+    async def stored_lengths(self) -> AsyncGenerator[tuple[int, int]]:
+        """The ids of the segments in the metadata table, in order, and the bytes that Tier 2 had of each. Errors are
+        those of ``entries``."""
+        async for key, value in self.entries(id_key(0)):
+            segment_id = id_in(key)
+            if segment_id is None:
+                return  # the names follow
+            yield segment_id, stored_length(value)
 
     def _objects(self, name: str) -> MapObjects:
         garbage, cache = self._garbage, self._cache

@@ -16,7 +16,7 @@ from segment_service.contracts.attributes import INDEX_OWNER, INDEXED_LENGTH
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata.segment_record import read_record
-from segment_service.metadata_table.metadata_table import id_in, id_key, name_key
+from segment_service.metadata_table.metadata_table import name_key
 from segment_service.storage.chunk_names import ChunkId, ManifestId
 from segment_service.storage.segment_view import SegmentView
 
@@ -169,8 +169,7 @@ class Tier2Contents:
                 await self._note_lister(newest.segment_id)
         if not self._chunks.damage:
             return
-        named = self._reader.entries(id_key(0))
-        while (segment_id := await _next_id(named)) is not None:  # some of them were not listed
+        async for segment_id, _ in self._reader.stored_lengths():  # some of them were not listed
             await self._note_lister(segment_id)
 
     async def _note_lister(self, segment_id: int) -> None:
@@ -200,7 +199,7 @@ class Tier2Contents:
 
     async def _find_nameless(self, plan: RestorePlan) -> None:
         """Compare the ids in the table with those that have manifests; both are in order."""
-        named = self._reader.entries(id_key(0))
+        named = self._reader.stored_lengths()
         head = await _next_id(named)
         async for newest in self._reader.newest_manifests():
             segment_id = newest.segment_id
@@ -226,10 +225,10 @@ class Tier2Contents:
         return epoch
 
 
-async def _next_id(named: AsyncIterator[tuple[bytes, bytes]]) -> int | None:
-    """The id of the next entry; ``None`` at the end, or where the entries are not about segments any more."""
+async def _next_id(named: AsyncIterator[tuple[int, int]]) -> int | None:
+    """The id of the next segment in the table; ``None`` at the end."""
     entry = await anext(named, None)
-    return None if entry is None else id_in(entry[0])
+    return None if entry is None else entry[0]
 
 
 def _count(plan: RestorePlan, segment: RestoredSegment) -> None:

@@ -16,7 +16,6 @@ from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFoun
 from pravega_common.runtime.joined import all_ended
 from segment_service.maintenance.findings import ANNOUNCE_AGAIN, RESTORE_OBJECT, ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
-from segment_service.metadata_table.metadata_table import id_in, id_key, stored_length
 from segment_service.storage.chunk_format import ChunkForm
 from segment_service.storage.chunk_format import stored_length as stored_chunk_length
 from segment_service.storage.chunk_names import ChunkId
@@ -135,11 +134,8 @@ class SegmentExamination:
             yield group
 
     async def _listed_lengths(self) -> AsyncIterator[_Listed]:
-        async for key, value in self._reader.entries(id_key(0)):
-            segment_id = id_in(key)
-            if segment_id is None:
-                return  # the names follow
-            yield _Listed(segment_id, needed=stored_length(value))
+        async for segment_id, length in self._reader.stored_lengths():
+            yield _Listed(segment_id, needed=length)
 
     async def _note_moved(self) -> None:
         """Note the chunks that merges gave other owners."""
