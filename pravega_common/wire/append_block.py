@@ -69,6 +69,11 @@ class AppendDecoder:
     def writer_count(self) -> int:
         return len(self._writers)
 
+    @property
+    def has_open_block(self) -> bool:
+        """Whether a block waits for its end."""
+        return self._block is not None
+
     def accept(self, command: Command) -> WireAppend | None:
         """Take the next append-related command of the connection; returns an append when one is complete.
 

@@ -161,7 +161,6 @@ class AppendProcessor:
         self._peer = peer
         self._tokens = tokens
         self._decoder = AppendDecoder()
-        self._has_open_block = False
         self._writers: dict[bytes, _Writer] = {}
 
     @property
@@ -178,19 +177,16 @@ class AppendProcessor:
         """Take the next append command of the connection; raises ``WireProtocolError`` if it is not allowed."""
         if isinstance(command, SetupAppend) and not self._may_be_set_up(command):
             return
+        had_block = self._decoder.has_open_block
         append = self._decoder.accept(command)
         if append is not None:
-            if self._has_open_block:
-                self._note_block(0)
+            if had_block:
+                self._peer.block_is_open(0)
             self._append(append)
         elif isinstance(command, SetupAppend):
             self._set_up(command)
         elif isinstance(command, AppendBlock):
-            self._note_block(len(command.data))
-
-    def _note_block(self, size: int) -> None:
-        self._has_open_block = size > 0
-        self._peer.block_is_open(size)
+            self._peer.block_is_open(len(command.data))
 
     # ---- set-up ------------------------------------------------------------------------------------------------------
 

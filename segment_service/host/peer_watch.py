@@ -59,9 +59,7 @@ class PeerWatch:
         if unfinished and self._frames_when_watched < 0:
             self._frames_when_watched = self._frames
             self._budgets.frames.add(self._frame_overdue)
-        size = unfinished + self._block_bytes
-        if size > buffer_bytes_min or self._is_counted:
-            self._count(size)
+        self._count(unfinished + self._block_bytes)
 
     def block_is_open(self, size: int) -> None:
         """Note the bytes of the append block that waits for its end, 0 if none does: they are held as those of an open
@@ -70,9 +68,11 @@ class PeerWatch:
         self._count(self._parser.unfinished_bytes + size)
 
     def _count(self, size: int) -> None:
-        """Count a large frame that is open, or count it no more."""
-        self._is_counted = size > buffer_bytes_min
-        self._budgets.open_frames.note(self._connection, size if self._is_counted else 0)
+        """Count a large frame that is open, or count it no more; a small one costs nothing."""
+        is_large = size > buffer_bytes_min
+        if is_large or self._is_counted:
+            self._is_counted = is_large
+            self._budgets.open_frames.note(self._connection, size if is_large else 0)
 
     def lost(self) -> None:
         self._budgets.hello.discard(self._hello_overdue)
