@@ -47,11 +47,12 @@ def add(
 ) -> None:
     """Add a user, or give one another password. Without --access a user who is there keeps the entries, and a new one
     may do nothing."""
-    given = None if access is None else AccessEntries.parse(access)
+    entries = AccessEntries.parse(access or "")
     password = HashedPassword.of(_password(checked_user_name(name), password_file))
     with changing_users(file) as users:
         known = users.get(name)
-        entries = given or (known.entries if known is not None and given is None else AccessEntries.parse(""))
+        if known is not None and access is None:
+            entries = known.entries
         users[name] = User(name, password, entries)
     say(f"user {name} {'has another password' if known else 'was added'}, with {counted(len(entries), 'access entry')}")
 

@@ -189,15 +189,15 @@ class EventReader:
         for segment in self._feeds.keys() - held.keys():
             self._feeds.pop(segment).stop()
         for segment, offset in held.items():
-            known = self._feeds.get(segment)
-            if known is not None and known.offset < offset and not known.is_out:
-                # Given back and taken again by changes whose outcome did not come: others have read meanwhile.
-                known.start_at(offset)
-            if known is None:
+            feed = self._feeds.get(segment)
+            if feed is None:
                 end = state.config.end_of(segment)
                 feed = SegmentFeed(segment, offset, end, self._reads, self._cluster.clock, self._news.set)
                 self._feeds[segment] = feed
                 feed.start()
+            elif feed.offset < offset and not feed.is_out:
+                # Given back and taken again by changes whose outcome did not come: others have read meanwhile.
+                feed.start_at(offset)
 
     async def _finish_exhausted(self) -> None:
         for feed in [feed for feed in self._feeds.values() if feed.is_exhausted]:
