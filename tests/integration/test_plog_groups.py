@@ -47,6 +47,12 @@ class TwoGroups:
         for server in self.servers.values():
             self.choice.memory[server.address] = memory_of(server.call("INFO", "memory").decode())
 
+    async def open_beside(self, name: str, used_bytes: int) -> RedisDataLog:
+        """Let something else use memory of a group, so that the log goes to the other one."""
+        self.servers[name].call("SET", "other", "x" * used_bytes)
+        self.sample()
+        return await self.open()
+
     def plogs(self, name: str) -> int:
         return int(self.servers[name].call("SCARD", "pravega:plog:index:1").removeprefix(b":"))
 
@@ -60,9 +66,7 @@ async def world(own_redis: RedisServer, tmp_path: Path) -> AsyncIterator[TwoGrou
 
 
 async def test_plogs_are_spread_over_the_groups_by_use(world: TwoGroups) -> None:
-    world.servers["a"].call("SET", "other", "x" * 10_000_000)
-    world.sample()
-    log = await world.open()
+    log = await world.open_beside("a", 10_000_000)
     history = WriterHistory(0)
     await write_frames(log, history, 60, sizes=(FRAME,))
     assert (history.error, world.plogs("a")) == (None, 0), "the fuller server gets none"
@@ -73,9 +77,7 @@ async def test_plogs_are_spread_over_the_groups_by_use(world: TwoGroups) -> None
 
 
 async def test_a_full_group_is_left_for_one_that_has_room(world: TwoGroups) -> None:
-    world.servers["b"].call("SET", "other", "x" * 20_000_000)
-    world.sample()
-    log = await world.open()
+    log = await world.open_beside("b", 20_000_000)
     history = WriterHistory(0)
     await write_frames(log, history, 5, sizes=(FRAME,))
     assert world.plogs("b") == 0
@@ -100,9 +102,7 @@ async def test_a_log_lives_through_the_restart_of_the_server_of_its_spare(world:
 
 
 async def test_a_log_is_healed_while_the_group_of_its_spare_is_away(world: TwoGroups) -> None:
-    world.servers["b"].call("SET", "other", "x" * 20_000_000)
-    world.sample()
-    log = await world.open()
+    log = await world.open_beside("b", 20_000_000)
     a = world.servers["a"]
     stream = log._stream  # its spare shows nowhere else
     assert stream is not None
@@ -146,9 +146,7 @@ async def test_a_group_that_the_settings_no_longer_name_is_read_and_gets_nothing
 
 
 async def test_a_log_starts_while_a_group_that_has_nothing_of_it_is_away(world: TwoGroups) -> None:
-    world.servers["b"].call("SET", "other", "x" * 20_000_000)
-    world.sample()
-    log = await world.open()
+    log = await world.open_beside("b", 20_000_000)
     history = WriterHistory(0)
     await write_frames(log, history, 30, sizes=(FRAME,))
     assert (history.error, world.plogs("b")) == (None, 0)

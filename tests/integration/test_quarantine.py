@@ -89,6 +89,14 @@ def quarantined(container: SegmentContainer) -> dict[str, str]:
     return dict(container.metadata.quarantine)
 
 
+async def opened_damaged(kit: ContainerKit, container: SegmentContainer, name: str, position: int) -> SegmentContainer:
+    """The next owner, which finds an object damaged, and looks at it again soon."""
+    await container.stop()
+    recheck_soon(kit)
+    flip(kit, name, position)
+    return await kit.open()
+
+
 async def is_quarantined(container: SegmentContainer, segment: str) -> None:
     await eventually(lambda: segment in quarantined(container), f"{segment} is quarantined")
 
@@ -208,10 +216,7 @@ async def test_a_read_finds_damage_and_what_is_whole_is_served(kit: ContainerKit
     await container.append("hurt", [data])
     await let_tier1_go(kit, container)
     chunk = objects(kit, container, "hurt", "d")[1]
-    await container.stop()
-    recheck_soon(kit)
-    flip(kit, chunk, block_bytes + 4 + 10)
-    container = await kit.open()
+    container = await opened_damaged(kit, container, chunk, block_bytes + 4 + 10)
     assert await read_all_until(container, "hurt", 4 + block_bytes) == b"hurt" + data[:block_bytes]
     with pytest.raises(SegmentDamaged, match=f"chunk {chunk}, offset {block_bytes}"):
         await container.read("hurt", 4 + block_bytes, 10)
@@ -249,10 +254,7 @@ async def test_a_lost_chunk_is_damage(kit: ContainerKit) -> None:
 async def test_tier1_keeps_what_a_quarantined_segment_has_not_in_tier2(kit: ContainerKit) -> None:
     container = await opened(kit)
     (manifest,) = objects(kit, container, "hurt", "m")
-    await container.stop()
-    recheck_soon(kit)
-    flip(kit, manifest, 40)
-    container = await kit.open()
+    container = await opened_damaged(kit, container, manifest, 40)
     await container.append("hurt", [b"kept"])
     await is_quarantined(container, "hurt")
     acknowledged = container.durable_log.memory_length
@@ -340,10 +342,7 @@ async def test_a_quarantine_is_lifted_while_the_change_of_an_index_waits_for_tie
 ) -> None:
     container = await opened(kit)
     (chunk,) = objects(kit, container, "hurt", "d")
-    await container.stop()
-    recheck_soon(kit)
-    flip(kit, chunk, 0)
-    container = await kit.open()
+    container = await opened_damaged(kit, container, chunk, 0)
     reads = asyncio.Event()
 
     async def wait(name: str) -> None:

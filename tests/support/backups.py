@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +75,15 @@ class BusyBackup(StoreBackup):
 async def flushed(kit: ContainerKit, container: SegmentContainer) -> None:
     await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
     await eventually(lambda: not container.durable_log.memory_length, "everything acknowledged")
+
+
+async def write_names(kit: ContainerKit, container: SegmentContainer, names: Sequence[str], times: int = 1) -> None:
+    """Bring a segment of each name to Tier 2 and to the metadata table, which has its name as its bytes."""
+    for name in names:
+        await container.create_segment(name)
+        await container.append(name, [name.encode() * times])
+    await flushed(kit, container)
+    await container.table.flush()
 
 
 async def truncated(place: Place, container: SegmentContainer) -> None:

@@ -22,7 +22,7 @@ from segment_service.maintenance.store_backup import StoreBackup
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.store import container_marker_prefix
-from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored, truncated
+from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored, truncated, write_names
 from tests.support.containers import read_all
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_reading import InMemoryLogSource
@@ -182,11 +182,7 @@ class ChangedChunks(InMemoryChunkStorage):
 async def of_large_writes(place: Place, names: list[str]) -> SegmentContainer:
     """The second owner of segments whose manifests are objects, and whose bytes are in Tier 2 alone."""
     container = await place.open()
-    for name in names:
-        await container.create_segment(name)
-        await container.append(name, [name.encode() * 30_000])
-    await flushed(place, container)
-    await container.table.flush()
+    await write_names(place, container, names, 30_000)
     await truncated(place, container)
     await container.stop()
     return await place.open()

@@ -11,7 +11,7 @@ from pravega_common.runtime import failpoints
 from segment_service.maintenance import container_backup, store_backup
 from segment_service.maintenance.backup_files import INVENTORY, LOGS, read_header, read_inventory, read_log, verify
 from segment_service.sorted_runs import run_writer
-from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored
+from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored, write_names
 from tests.support.containers import read_all
 from tests.support.damaged_map import damage_shared
 
@@ -136,11 +136,7 @@ async def test_damage_to_the_map_of_shared_objects_damages_the_segments_in_it(
     await place.mark()
     container = await place.open()
     names = [f"segment-{number}" for number in range(8)]
-    for name in names:
-        await container.create_segment(name)
-        await container.append(name, [name.encode()])
-    await flushed(place, container)
-    await container.table.flush()
+    await write_names(place, container, names)
     segment_id = container.metadata.ids[names[3]]
     await container.stop()
     assert damage_shared(place.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))

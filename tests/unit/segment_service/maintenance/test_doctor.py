@@ -16,9 +16,9 @@ from segment_service.maintenance.findings import ContainerReport, findings_max
 from segment_service.maintenance.log_reading import LogChanged
 from segment_service.sorted_runs import run_writer
 from segment_service.storage.chunk_names import Layout
+from tests.support.backups import flushed, write_names
 from tests.support.containers import ContainerKit
 from tests.support.damaged_map import damage_shared
-from tests.support.eventually import eventually
 from tests.support.log_reading import InMemoryLogSource
 
 LAYOUT = Layout(0)
@@ -40,11 +40,6 @@ def kit(request: pytest.FixtureRequest) -> ContainerKit:
 
 def doctor(kit: ContainerKit, *, source: InMemoryLogSource | None = None) -> StoreDoctor:
     return StoreDoctor(kit.chunks, source or InMemoryLogSource(kit.logs), kit.clock)
-
-
-async def flushed(kit: ContainerKit, container: SegmentContainer) -> None:
-    await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
-    await eventually(lambda: not container.durable_log.memory_length, "everything acknowledged")
 
 
 @pytest.fixture
@@ -212,11 +207,7 @@ async def test_damage_to_the_map_of_shared_objects_is_found_and_the_rest_examine
     kit.shares_objects = True
     kit.write_to_tier2()
     container = await kit.open()
-    for name in NAMES:
-        await container.create_segment(name)
-        await container.append(name, [name.encode() * 10])
-    await flushed(kit, container)
-    await container.table.flush()
+    await write_names(kit, container, NAMES, 10)
     segment_id = container.metadata.ids[NAMES[4]]
     assert damage_shared(kit.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
     # A seek reads the block before, too: that of the next segment's first entry, if it is of the same flush.

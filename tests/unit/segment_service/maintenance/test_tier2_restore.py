@@ -21,6 +21,7 @@ from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.sorted_runs import run_writer
 from segment_service.storage import rolling_storage
 from segment_service.storage.chunk_names import Layout
+from tests.support.backups import flushed, write_names
 from tests.support.containers import ContainerKit, IdleWriter, read_all
 from tests.support.damaged_map import damage_shared
 from tests.support.eventually import eventually
@@ -71,11 +72,6 @@ def kit(request: pytest.FixtureRequest) -> Kit:
     kit = Kit()
     kit.shares_objects = request.param
     return kit
-
-
-async def flushed(kit: ContainerKit, container: SegmentContainer) -> None:
-    await eventually(lambda: kit.back_pressure.bytes == 0, "everything flushed")
-    await eventually(lambda: not container.durable_log.memory_length, "everything acknowledged")
 
 
 async def crash(container: SegmentContainer) -> None:
@@ -438,11 +434,7 @@ async def test_damage_to_the_map_of_shared_objects_is_damage_to_the_segments_in_
     kit.shares_objects = True
     container = await kit.open()
     names = [f"segment-{number}" for number in range(8)]
-    for name in names:
-        await container.create_segment(name)
-        await container.append(name, [name.encode()])
-    await flushed(kit, container)
-    await container.table.flush()
+    await write_names(kit, container, names)
     segment_id = container.metadata.ids[names[3]]
     await container.stop()
     kit.logs.restore(0)
