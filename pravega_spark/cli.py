@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from pravega_common.runtime.grpc_forks import keep_grpc_out_of_forks
 from pravega_common.version import __version__
 from pravega_spark.commands.requirements import exit_lacking, exit_without
 
@@ -18,6 +19,7 @@ def main() -> None:
         return
     # A failed handshake is said by this program, in one sentence; gRPC would print its own lines beside it.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    keep_grpc_out_of_forks()
     exit_without("pravega-spark", "typer", "rich")
     from pravega_common.errors import PravegaError
 

@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pravega_common.runtime.grpc_forks import keep_grpc_out_of_forks
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.streams import Streams
 from tests.support.cluster import running_cluster
 from tests.support.secured_suite import clients_environment, security_of_suite
 
 REPOSITORY = Path(__file__).parents[2]
+
+# A process of the suite may use gRPC for minutes before the first test that needs the JVM.
+keep_grpc_out_of_forks()
 
 
 @pytest.fixture(scope="session")
