@@ -37,6 +37,11 @@ class NeededLengths(Protocol):
         """The length of this segment, as of now; 0 if nothing of it is needed."""
         ...
 
+    def is_moving(self, segment_id: int) -> bool:
+        """Whether the segment is merged into another one in the log, and not known to be in Tier 2: there it may have
+        its length still, or nothing any more."""
+        ...
+
     async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
         """Ids and lengths of the first ``count_max`` others from ``first_id`` on, in order; empty at the end.
         0 for one that is in memory after all, or gone."""

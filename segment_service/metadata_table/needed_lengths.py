@@ -44,6 +44,10 @@ class ContainerNeededLengths:
             return 0
         return stored_length(value)
 
+    def is_moving(self, segment_id: int) -> bool:
+        segment = self._metadata.segments.get(segment_id)
+        return segment is not None and segment.is_merged
+
     async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
         check(self._opened.is_set(), "lengths were asked for before the table was open", first_id=first_id)
         entries = await self._table.scan(id_key(first_id), count_max)

@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-import structlog
-
 from pravega_common.errors import Fenced, SegmentDamaged
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
 from segment_service.storage.foreign_owners import ForeignOwners
 from segment_service.storage.manifest_store import ManifestStore
-from segment_service.storage.segment_sweep import SegmentSweep, Swept
+from segment_service.storage.segment_sweep import MergeUnfinished, SegmentSweep, Swept
 
 pace_s: Final = 0.005
 """Rest after each segment, so that a sweep never competes with the flushes."""
@@ -48,14 +46,15 @@ class FullSweep:
         self._owners = owners
         self._segments = segments
         self._clock = clock
-        self._log = structlog.get_logger(service="full-sweep", container=layout.prefix)
 
     async def sweep(self) -> Swept:
         """Both passes; what was found is given to the garbage collector. After it every chunk that a segment lists and
-        that was written for another is announced."""
+        that was written for another is announced. ``MergeUnfinished`` if it has to be repeated."""
         foreign: set[ChunkId] = set()
         tombstones = await self._read_manifests(foreign)
-        return Swept(await self._find_orphans(foreign), tombstones)
+        orphans = await self._find_orphans(foreign)
+        self._segments.check_complete()
+        return Swept(orphans, tombstones)
 
     async def _read_manifests(self, foreign: set[ChunkId]) -> int:
         tombstones = 0
@@ -121,8 +120,8 @@ class FullSweep:
             try:
                 view = await self._manifests.view(segment_id)
                 await self._segments.check_length(view)
-            except SegmentDamaged as error:
-                self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
+            except (SegmentDamaged, MergeUnfinished) as error:
+                self._segments.skip(segment_id, error)
                 return 0
             return await self._segments.discard_orphans(view, chunks)
 

@@ -107,7 +107,7 @@ class OrphanSweeper(Service):
         return self._segments.moving(chunks)
 
     async def sweep(self) -> Swept:
-        """Give what is found to the garbage collector."""
+        """Give what is found to the garbage collector. ``MergeUnfinished`` if it has to be repeated."""
         dropped_before = self._garbage.dropped_names
         await self._segments.begin()
         try:
@@ -125,6 +125,7 @@ class OrphanSweeper(Service):
             for segment_id in segment_ids:
                 swept = swept.and_also(await self._segments.sweep(segment_id))
                 await self._clock.sleep(pace_s)
+            self._segments.check_complete()
         finally:
             self._segments.end()
         if self._garbage.dropped_names == dropped_before:

@@ -6,7 +6,8 @@ gets a manifest of this epoch: a fenced owner that still writes a manifest namin
 manifest does not count. The same goes for an owner whose announcement is discarded.
 
 A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
-restore them, and so are the chunks of others that it may list.
+restore them, and so are the chunks of others that it may list. A segment that is merged away may have none because Tier
+2 has done the merge and the container does not know yet, as after a crash: it is left, and the sweep repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from pravega_common.errors import Fenced, SegmentDamaged
+from pravega_common.errors import FailedError, Fenced, SegmentDamaged
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import NeededLengths, OnDamage
@@ -29,6 +30,10 @@ from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_view import Change, SegmentView
 
 CLAIMED: Final = register("storage.sweep.claimed")
+
+
+class MergeUnfinished(FailedError):
+    """Tier 2 may have done a merge that the storage writer has not come to: whether it must have the source is open."""
 
 
 class Swept(NamedTuple):
@@ -52,6 +57,9 @@ class NothingNeeded:
 
     async def length(self, segment_id: int) -> int:
         return 0
+
+    def is_moving(self, segment_id: int) -> bool:
+        return False
 
     async def inactive(self, first_id: int, count_max: int) -> list[tuple[int, int]]:
         return []
@@ -83,6 +91,8 @@ class SegmentSweep:
         """Chunks that this sweep does not judge (any more)."""
         self._needed: dict[int, int] = {}
         self._changed_owners: set[int] = set()
+        self._left: set[int] = set()
+        """Segments that could not be judged yet."""
         manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
@@ -92,9 +102,17 @@ class SegmentSweep:
         self._settled = {chunk for chunks in self._moving for chunk in chunks}
         self._needed = self.needed_lengths.active()
         self._changed_owners.clear()
+        self._left.clear()
 
     def end(self) -> None:
         self._settled = None
+
+    def check_complete(self) -> None:
+        """``MergeUnfinished`` if segments were left: what names them for a sweep must stay."""
+        if self._left:
+            raise MergeUnfinished(
+                f"{len(self._left)} merged segments wait for the storage writer, one is {min(self._left)}"
+            )
 
     @contextlib.contextmanager
     def moving(self, chunks: Collection[ChunkId]) -> Iterator[None]:
@@ -152,9 +170,16 @@ class SegmentSweep:
                 if view.is_dangling:
                     await self._claim(view)  # nothing of it is needed: late puts brought it back without its base
                 return Swept(orphans, 0)
-        except SegmentDamaged as error:
-            self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
+        except (SegmentDamaged, MergeUnfinished) as error:
+            self.skip(segment_id, error)
             return Swept(0, 0)
+
+    def skip(self, segment_id: int, error: SegmentDamaged | MergeUnfinished) -> None:
+        """Go on without a segment."""
+        if isinstance(error, MergeUnfinished):
+            self._left.add(segment_id)
+        else:
+            self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
 
     async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:
         """The chunks written for the segment that others list. Announcements of those that list none are discarded."""
@@ -225,9 +250,12 @@ class SegmentSweep:
         return min(needed, self._needed.get(segment_id, needed))
 
     async def check_length(self, view: SegmentView) -> None:
-        """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans."""
+        """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans.
+        ``MergeUnfinished`` if they may have gone with a merge instead."""
         needed = await self.needed_length(view.segment_id)
         if needed > view.length and not view.is_deleted:
+            if self.needed_lengths.is_moving(view.segment_id):
+                raise MergeUnfinished(f"segment {view.segment_id} is merged, which the storage writer has not come to")
             error = SegmentDamaged(
                 view.segment_id,
                 f"segment {view.segment_id} in Tier 2: the manifests that are there list {view.length} bytes, it must "

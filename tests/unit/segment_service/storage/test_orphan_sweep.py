@@ -19,7 +19,7 @@ from segment_service.storage.chunk_names import ChunkId, ForeignOwner, Layout
 from segment_service.storage.epoch_marks import encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
-from segment_service.storage.segment_sweep import NothingNeeded
+from segment_service.storage.segment_sweep import MergeUnfinished, NothingNeeded
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.faulty_chunk_storage import FaultyChunkStorage
 from tests.support.log_states import some_log
@@ -73,6 +73,26 @@ class LengthsOfAStart(NothingNeeded):
     async def length(self, segment_id: int) -> int:
         await self.wait_known()
         return 0
+
+
+class LengthsDuringAMerge(NothingNeeded):
+    """The lengths of a container whose log merges a segment that Tier 2 may have moved already."""
+
+    def __init__(self, source_id: int, length: int) -> None:
+        self._source = {source_id: length}
+
+    def active(self) -> dict[int, int]:
+        return dict(self._source)
+
+    async def length(self, segment_id: int) -> int:
+        return self._source.get(segment_id, 0)
+
+    def is_moving(self, segment_id: int) -> bool:
+        return segment_id in self._source
+
+    def replayed(self) -> None:
+        """The storage writer found that Tier 2 had done the merge."""
+        self._source.clear()
 
 
 class Crash(BaseException):
@@ -404,6 +424,37 @@ async def test_what_a_zombie_writes_after_a_sweep_is_found_by_a_later_one(owners
     await collect_all(last)
     assert len(owners.names("d")) == 2  # the log has 8, as far as Tier 2 knows
     assert await last.read(8, 0, 4) == b"late"
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["by journals", "of all segments"])
+async def test_the_source_of_a_merge_that_is_replayed_is_not_damaged_and_swept_later(
+    owners: Owners, is_whole: bool
+) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await collect_all(one)
+    left = LAYOUT.chunk(ChunkId(8, 1, 1_000))
+    await owners.chunks.put(left, [b"of the source, put late"])
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
+
+    two = await owners.open(trusts_journals=not is_whole)
+    lengths = LengthsDuringAMerge(8, 2)
+    damaged: list[int] = []
+    two.watch_damage(lengths, lambda segment_id, offset, length, error: damaged.append(segment_id))
+    with pytest.raises(MergeUnfinished):
+        await two.sweeper.sweep()
+    assert not damaged
+    await collect_all(two)
+    assert left in owners.chunks.objects
+    others = [name for name in owners.names("d") if LAYOUT.parse_chunk(name).segment_id == 9]
+    assert len(others) == is_whole
+    lengths.replayed()
+    assert (await two.sweeper.sweep()).orphans == 1 + is_whole
+    await collect_all(two)
+    assert left not in owners.chunks.objects
+    assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [7, 8]
+    assert await two.read(7, 0, 6) == b"intoit"
+    assert not damaged
 
 
 async def test_journals_of_the_last_epochs_stay(owners: Owners) -> None:
