@@ -85,6 +85,8 @@ class SparkCluster:
                 state: dict[str, Any] = json.load(answer)
         except OSError:
             return False
+        except json.JSONDecodeError:  # the master opens its port before it serves this path: a page comes until then
+            return False
         return sum(worker["state"] == "ALIVE" for worker in state["workers"]) == self._workers
 
     def _end(self) -> None:
