@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import enum
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
 from pravega_common.invariants import check
@@ -67,22 +69,22 @@ class CutData:
 
     def named(self, name: str) -> list[Buffer]:
         """The bytes of the object with this name."""
-        seed = crc32c(name.encode())
+        stored = memoryview(_at_places(name, self.checksums))
         buffers: list[Buffer] = []
-        for number, (block, checksum) in enumerate(zip(self.blocks, self.checksums, strict=True)):
+        for number, block in enumerate(self.blocks):
             buffers.extend(block)
-            buffers.append(_CRC.pack(checksum ^ _place(seed, number)))
+            buffers.append(stored[number * checksum_bytes : (number + 1) * checksum_bytes])
         return buffers
 
 
 async def cut(data: Sequence[Buffer]) -> CutData:
     """Cut data into blocks and checksum each, with others getting their turn in between."""
     blocks = _blocks(data)
-    checksums = []
-    for number, block in enumerate(blocks):
-        checksums.append(_checksum(block))
-        if number % checksums_per_turn == checksums_per_turn - 1:
+    checksums: list[int] = []
+    for first in range(0, len(blocks), checksums_per_turn):
+        if first:
             await asyncio.sleep(0)
+        checksums += [_checksum(block) for block in blocks[first : first + checksums_per_turn]]
     return CutData(blocks, checksums)
 
 
@@ -91,20 +93,16 @@ def _blocks(data: Sequence[Buffer]) -> list[list[memoryview]]:
     room = 0
     for buffer in data:
         view = memoryview(buffer).cast("B")
-        while len(view):
-            if not room:
-                blocks.append([])
-                room = block_bytes
-            piece = view[:room]
-            blocks[-1].append(piece)
-            room -= len(piece)
-            view = view[len(piece) :]
+        if room and len(view):  # in the block that is begun
+            blocks[-1].append(view[:room])
+        blocks += [[view[begin : begin + block_bytes]] for begin in range(room, len(view), block_bytes)]
+        room = (room - len(view)) % block_bytes
     return blocks
 
 
-def _checksum(pieces: Iterable[memoryview]) -> int:
-    checksum = 0
-    for piece in pieces:
+def _checksum(pieces: Sequence[memoryview]) -> int:
+    checksum = crc32c(pieces[0])
+    for piece in pieces[1:]:
         checksum = crc32c(piece, checksum)
     return checksum
 
@@ -181,3 +179,21 @@ def check_blocks(name: str, first: int, skipped: int, target: memoryview, stored
 def _place(seed: int, number: int) -> int:
     """The value that makes a checksum valid in one place only."""
     return crc32c(_NUMBER.pack(number), seed)
+
+
+def _at_places(name: str, checksums: Sequence[int]) -> bytes:
+    """The checksums as they are stored, each ``checksum_bytes``, of the first blocks of an object."""
+    first = np.uint32(_place(crc32c(name.encode()), 0))
+    numbers = _number_marks((len(checksums) - 1).bit_length())[: len(checksums)]
+    return (np.array(checksums, dtype=np.uint32) ^ first ^ numbers).astype(">u4").tobytes()
+
+
+@cache
+def _number_marks(bits: int) -> npt.NDArray[np.uint32]:
+    """``_place`` of the numbers below ``2**bits``, exclusive-or that of 0: it is the same whatever the seed is, and of
+    a number that of its bits together, since a CRC is linear."""
+    marks = np.zeros(1, dtype=np.uint32)
+    for bit in range(bits):
+        mark = np.uint32(_place(0, 1 << bit) ^ _place(0, 0))
+        marks = np.concatenate((marks, marks ^ mark))
+    return marks

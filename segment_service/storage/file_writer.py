@@ -75,35 +75,39 @@ class FileWriter:
     def _write_directly(self, descriptor: int, data: Sequence[Buffer], length: int) -> None:
         """Whole blocks, the last one filled up; then the file is cut to its length."""
         staging = self._thread_staging()
+        view = memoryview(staging)
         for filled in _staged(staging, data):
             size = -(-filled // block_bytes) * block_bytes
-            written = os.write(descriptor, staging[:size])
+            written = os.write(descriptor, view[:size])
             if written != size:
                 raise OSError(errno.EIO, f"{written} of {size} bytes were written")
         os.ftruncate(descriptor, length)
 
-    def _thread_staging(self) -> memoryview:
-        staging: memoryview | None = getattr(self._staging, "view", None)
+    def _thread_staging(self) -> mmap.mmap:
+        staging: mmap.mmap | None = getattr(self._staging, "memory", None)
         if staging is None:
-            staging = self._staging.view = memoryview(mmap.mmap(-1, staging_bytes))
+            staging = self._staging.memory = mmap.mmap(-1, staging_bytes)
         return staging
 
 
-def _staged(staging: memoryview, data: Sequence[Buffer]) -> Iterator[int]:
-    """Fill ``staging`` with the next bytes; gives how many they are, all it can hold except the last time."""
-    filled = 0
+def _staged(staging: mmap.mmap, data: Sequence[Buffer]) -> Iterator[int]:
+    """Fill ``staging`` with the next bytes; gives how many they are, all it can hold except the last time. Most buffers
+    are a block or its checksum, at one call each."""
+    staging.seek(0)
+    room = len(staging)
     for buffer in data:
+        if len(buffer) <= room:
+            room -= staging.write(buffer)
+            continue
         view = memoryview(buffer).cast("B")
-        while len(view):
-            count = min(len(view), len(staging) - filled)
-            staging[filled : filled + count] = view[:count]
-            view = view[count:]
-            filled += count
-            if filled == len(staging):
-                yield filled
-                filled = 0
-    if filled:
-        yield filled
+        while len(view) > room:
+            staging.write(view[:room])
+            yield len(staging)
+            staging.seek(0)
+            view, room = view[room:], len(staging)
+        room -= staging.write(view)
+    if room < len(staging):
+        yield len(staging) - room
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
