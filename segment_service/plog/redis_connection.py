@@ -7,7 +7,6 @@ whether the server did it is unknown.
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,15 +16,13 @@ import hiredis
 
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
+from pravega_common.runtime.local_socket import widen
 from pravega_common.services.cluster.redis_script import Script
 from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess, RedisEndpoint
 from segment_service.contracts.buffer import Buffer
 
 requests_in_flight_max: Final = 4096
 """Requests without an answer on one connection; callers bound themselves far below it."""
-
-unix_send_buffer_bytes: Final = 4 * 1024 * 1024
-"""Asked of the kernel for a Unix socket: room for a few frames. It grants at most ``net.core.wmem_max``."""
 
 Reply = Any
 """``bytes``, ``int``, ``None``, a list of replies, or the exception that stands for a failed request."""
@@ -52,12 +49,6 @@ def encode_command(*args: Buffer | str | int) -> bytes:
         data = arg if isinstance(arg, bytes | bytearray | memoryview) else str(arg).encode()
         parts += (b"$%d\r\n" % len(data), data, b"\r\n")
     return b"".join(parts)
-
-
-def _widen(unix_socket: socket.socket) -> None:
-    """Let a frame go to the kernel in one piece. Unlike TCP's, the buffer of a Unix socket does not grow by itself:
-    with the usual 208 KiB a frame of 1 MiB takes several turns of both loops, and up to five times the CPU."""
-    unix_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, unix_send_buffer_bytes)
 
 
 def _reason(error: Exception) -> str:
@@ -114,7 +105,7 @@ class RedisConnection(asyncio.Protocol):
             async with asyncio.timeout(connect_timeout_s):
                 if address.startswith("unix:"):
                     transport, _ = await loop.create_unix_connection(lambda: connection, address.removeprefix("unix:"))
-                    _widen(transport.get_extra_info("socket"))
+                    widen(transport.get_extra_info("socket"))
                 else:
                     place = RedisEndpoint.parse(address)
                     await loop.create_connection(

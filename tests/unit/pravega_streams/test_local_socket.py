@@ -18,6 +18,7 @@ from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.unix_sockets import is_wide
 
 SEGMENT = "scope/stream/0.#epoch.0"
 another_user = os.geteuid() + 1
@@ -76,6 +77,15 @@ async def test_a_socket_of_another_user_is_not_used() -> None:
         found = connect_locally("127.0.0.1", server.port)
         assert found is not None
         found.close()
+
+
+async def test_the_unix_socket_takes_an_append_block_in_one_piece() -> None:
+    """With the kernel's own choice a store is woken five times for a block of 1 MiB."""
+    async with serving() as server:
+        found = connect_locally("127.0.0.1", server.port)
+        assert found is not None
+        with found:
+            assert is_wide(found)
 
 
 async def test_a_store_whose_name_is_taken_serves_its_port() -> None:

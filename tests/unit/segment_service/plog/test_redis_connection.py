@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from segment_service.plog.redis_connection import (
     Reply,
     ReplyError,
     encode_command,
-    unix_send_buffer_bytes,
 )
+from tests.support.unix_sockets import is_wide
 
 reply_timeout_s = 0.3
 
@@ -197,10 +196,6 @@ async def test_nobody_listening_is_unavailable(unused_tcp_port: int) -> None:
         await RedisConnection.open(f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=1.0, reply_timeout_s=1.0)
 
 
-def granted_max() -> int:
-    return int(Path("/proc/sys/net/core/wmem_max").read_text())
-
-
 async def test_a_unix_socket_takes_frames_in_one_piece(tmp_path: Path) -> None:
     """As much as the kernel grants; its own choice made the store and Redis take turns within a frame."""
     player = Player()
@@ -209,7 +204,7 @@ async def test_a_unix_socket_takes_frames_in_one_piece(tmp_path: Path) -> None:
     assert connection._transport is not None
     await player.accepted.wait()
     made = connection._transport.get_extra_info("socket")
-    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= min(unix_send_buffer_bytes, granted_max())
+    assert is_wide(made)
     connection.abort()
     server.close()
     await player.ended.wait()
