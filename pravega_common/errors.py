@@ -70,7 +70,8 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── ScaleFailed
     │   ├── StepFailed
     │   ├── AppendRefused             segment_service
-    │   └── EpochTooLow
+    │   ├── EpochTooLow
+    │   └── MergeUnfinished
     ├── Fenced                        not done, and never will be: another owner took over, this one stops for good
     ├── UnknownOutcome                done or not, nobody can tell here: resolve it, never guess
     │   ├── ConnectionLost            segment_service
