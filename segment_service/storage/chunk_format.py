@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -100,9 +100,9 @@ def _blocks(data: Sequence[Buffer]) -> list[list[memoryview]]:
     return blocks
 
 
-def _checksum(pieces: Sequence[memoryview]) -> int:
-    checksum = crc32c(pieces[0])
-    for piece in pieces[1:]:
+def _checksum(pieces: Iterable[memoryview]) -> int:
+    checksum = 0
+    for piece in pieces:
         checksum = crc32c(piece, checksum)
     return checksum
 

@@ -95,6 +95,14 @@ async def test_no_flipped_bit_goes_unseen(monkeypatch: pytest.MonkeyPatch) -> No
         assert found.number == bit // 160
 
 
+async def test_every_block_of_a_long_chunk_is_good_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_format, "block_bytes", 16)
+    monkeypatch.setattr(chunk_format, "stored_block_bytes", 20)
+    data = random.Random(9).randbytes(16 * 1_000 + 3)
+    found = check_blocks(NAME, 0, 0, unfilled(len(data)), await encoded(data))
+    assert found == (await cut([data])).checksums
+
+
 async def test_blocks_and_objects_that_were_exchanged_are_noticed() -> None:
     data = random.Random(8).randbytes(2 * block_bytes)
     stored = await encoded(data)

@@ -432,7 +432,6 @@ async def test_the_source_of_a_merge_that_is_replayed_is_not_damaged_and_swept_l
 ) -> None:
     one = await owners.open_and_sweep()
     await merged(one, 7, 8)
-    await collect_all(one)
     left = LAYOUT.chunk(ChunkId(8, 1, 1_000))
     await owners.chunks.put(left, [b"of the source, put late"])
     await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(9, 0, [b"lost"]))
