@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 class SegmentWriter(Protocol):
     """Appends to one segment; ``BlockWriter`` says more."""
 
+    @property
+    def gathered_bytes(self) -> int:
+        """The bytes that ``write`` took and that wait for more before they are sent."""
+        ...
+
     def write(self, data: memoryview, event_count: int, tag: Any = None) -> None: ...
 
     def start_flush(self) -> None: ...

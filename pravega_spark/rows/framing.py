@@ -7,7 +7,7 @@ here runs Python code per event except ``_chase``, which walks headers only (mea
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -133,16 +133,29 @@ def _by_joining(events: pa.Array, lengths: Int64s, order: Int64s | None) -> pa.A
     return pc.binary_join_element_wise(headers, events.cast(kind), empty_value(kind))
 
 
-def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[np.uint16] | None) -> Iterator[Block]:
+def nothing_gathered(_: int) -> int:
+    """As ``gathered_bytes`` below, of writers that send each block as it comes."""
+    return 0
+
+
+def blocks_by_segment(
+    events: pa.Array,
+    lengths: Int64s,
+    segments: npt.NDArray[np.uint16] | None,
+    gathered_bytes: Callable[[int], int] = nothing_gathered,
+) -> Iterator[Block]:
     """The events as framed blocks of at most ``block_bytes_max``, in their order within each segment.
 
-    ``segments[i]`` is the index of the segment of event ``i``; ``None`` puts all into segment 0.
+    ``segments[i]`` is the index of the segment of event ``i``; ``None`` puts all into segment 0. ``gathered_bytes``
+    tells for the index of a segment, just before its first block, how many bytes wait to be sent to it: that block
+    fills them up to ``block_bytes_max``. Else a remainder would go alone, as it does not fit before a whole block.
     """
     if not len(events):
         return
     if segments is None or int(segments.min()) == int(segments.max()):
         index = 0 if segments is None else int(segments[0])
-        yield from _cut(frame_events(events, lengths), np.arange(len(events)), index, 0, len(events))
+        framed = frame_events(events, lengths)
+        yield from _cut(framed, np.arange(len(events)), index, 0, len(events), gathered_bytes(index))
         return
     order = np.argsort(segments, kind="stable")
     framed = frame_events(events, lengths, order)
@@ -150,22 +163,27 @@ def blocks_by_segment(events: pa.Array, lengths: Int64s, segments: npt.NDArray[n
     first = 0
     for index in np.flatnonzero(counts).tolist():
         last = first + int(counts[index])
-        yield from _cut(framed, order, index, first, last)
+        yield from _cut(framed, order, index, first, last, gathered_bytes(index))
         first = last
 
 
-def _cut(framed: FramedEvents, order: Int64s, segment_index: int, first: int, last: int) -> Iterator[Block]:
+def _cut(
+    framed: FramedEvents, order: Int64s, segment_index: int, first: int, last: int, gathered_bytes: int
+) -> Iterator[Block]:
     """Blocks of the events ``first`` to ``last`` (excluded)."""
     start = int(framed.ends[first - 1]) if first else 0
+    room = block_bytes_max - gathered_bytes
+    if int(framed.ends[first]) - start > room:  # what has gathered goes alone, and the first block is a whole one
+        room = block_bytes_max
     while first < last:
-        following = int(np.searchsorted(framed.ends[first:last], start + block_bytes_max, side="right")) + first
+        following = int(np.searchsorted(framed.ends[first:last], start + room, side="right")) + first
         following = max(following, first + 1)
         end = int(framed.ends[following - 1])
         data = framed.data[start:end]
         if following == last and len(data) * kept_share_min < len(framed.data):
             data = memoryview(bytes(data))
         yield Block(segment_index, data, following - first, order[first:following])
-        first, start = following, end
+        first, start, room = following, end, block_bytes_max
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

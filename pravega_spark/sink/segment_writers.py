@@ -46,7 +46,7 @@ class SegmentWriters:
         """
         indexes = None if positions is None or len(self._names) == 1 else self.router.indexes(positions)
         failure: SegmentError | None = None
-        for block in blocks_by_segment(events, lengths, indexes):
+        for block in blocks_by_segment(events, lengths, indexes, self._gathered_bytes):
             tag = None if positions is None else positions[block.rows]
             try:
                 self.writer(self._names[block.segment_index]).write(block.data, block.event_count, tag)
@@ -54,6 +54,10 @@ class SegmentWriters:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+    def _gathered_bytes(self, segment_index: int) -> int:
+        writer = self._writers.get(self._names[segment_index])
+        return 0 if writer is None else writer.gathered_bytes
 
     def writer(self, name: str) -> SegmentWriter:
         writer = self._writers.get(name)

@@ -517,6 +517,10 @@ class FakeWriter:
         self._segment = segment
         self._pieces: list[Piece] = []
 
+    @property
+    def gathered_bytes(self) -> int:
+        return sum(len(piece.data) for piece in self._pieces)
+
     def write(self, data: memoryview, event_count: int, tag: Any = None) -> None:
         self._pieces.append(Piece(data, event_count, tag))
 

@@ -102,6 +102,23 @@ class TestWriting:
         assert [block.event_count for block in blocks] == [1, 2, 1, 1]
         assert b"".join(block.data for block in blocks) == b"".join(map(plain_frame, events))
 
+    @pytest.mark.parametrize(
+        ("gathered", "counts"),
+        [
+            (0, [3, 2]),
+            (framing.block_bytes_max - 300_000, [1, 3, 1]),
+            (framing.block_bytes_max - 299_999, [3, 2]),  # no event fits: what has gathered goes alone
+            (framing.block_bytes_max, [3, 2]),
+        ],
+    )
+    def test_the_first_block_of_a_segment_fills_up_what_has_gathered(self, gathered: int, counts: list[int]) -> None:
+        events = pa.array([bytes(300_000 - framing.event_header_bytes)] * 10)
+        segments = np.array([0, 1] * 5, dtype=np.uint16)
+        waiting = [gathered, 0]
+        blocks = list(framing.blocks_by_segment(events, framing.event_lengths(events), segments, waiting.__getitem__))
+        assert [block.event_count for block in blocks if block.segment_index == 0] == counts
+        assert [block.event_count for block in blocks if block.segment_index == 1] == [3, 2]
+
     def test_null_events_are_counted(self) -> None:
         with pytest.raises(InvalidArgument, match="2 of 3 events are null"):
             framing.event_lengths(pa.array([None, b"x", None]))
