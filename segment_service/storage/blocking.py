@@ -10,6 +10,7 @@ from typing import TypeVar
 from pravega_common.errors import PravegaError, Unavailable
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 threads_max_default = 16
 """Threads of one pool, and so calls that run at once."""
@@ -41,22 +42,26 @@ class BlockingCalls:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._call_time_max_s
         await self._take_slot()
+        answer: asyncio.Future[T] = loop.create_future()
         try:
-            future = loop.run_in_executor(self._pool, function)
+            self._pool.submit(self._call, loop, function, answer)
         except BaseException:
             self._slots.release()
             raise
-        future.add_done_callback(self._free_slot)
-        done, _ = await asyncio.wait([future], timeout=max(0.0, deadline_s - loop.time()))
-        if not done:
-            raise overdue(f"{self._name}: no answer within {self._call_time_max_s:g} s")
-        return future.result()
+        timer = loop.call_at(deadline_s, self._give_up, answer, overdue)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Start nothing more; functions that run end by their own time limits."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
 
     async def _take_slot(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # at once
+            return
         if self._waiting >= waiting_calls_max:
             raise Unavailable(f"{self._name}: {waiting_calls_max} calls wait for a thread, the store is too slow")
         self._waiting += 1
@@ -68,7 +73,21 @@ class BlockingCalls:
         finally:
             self._waiting -= 1
 
-    def _free_slot(self, future: asyncio.Future[T]) -> None:
+    def _call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], T], answer: asyncio.Future[T]) -> None:
+        """On a thread. One wake-up of the loop brings the answer: a future of the pool that is wrapped in one of the
+        loop takes three times as many steps."""
+        try:
+            result = function()
+        except BaseException as error:
+            loop.call_soon_threadsafe(self._end, answer, answer.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(self._end, answer, answer.set_result, result)
+
+    def _end(self, answer: asyncio.Future[T], finish: Callable[[V], None], outcome: V) -> None:
         self._slots.release()
-        if not future.cancelled():
-            future.exception()  # marks it as seen: the caller may be gone
+        if not answer.done():  # else the caller is gone
+            finish(outcome)
+
+    def _give_up(self, answer: asyncio.Future[T], overdue: type[PravegaError]) -> None:
+        if not answer.done():
+            answer.set_exception(overdue(f"{self._name}: no answer within {self._call_time_max_s:g} s"))

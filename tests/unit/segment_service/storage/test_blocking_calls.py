@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 
@@ -62,6 +63,32 @@ async def test_a_call_that_hangs_is_overdue_and_keeps_its_thread() -> None:
     released.set()
     await asyncio.to_thread(ended.wait, 5)
     assert await calls.run(lambda: 2) == 2
+    calls.close()
+
+
+async def test_a_caller_that_left_is_not_answered_and_its_thread_is_free_in_the_end() -> None:
+    calls = BlockingCalls("test", 1, 5.0)
+    released = threading.Event()
+
+    def fail_late() -> None:
+        released.wait(5)
+        raise OSError("nobody waits for this")
+
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    left = asyncio.create_task(calls.run(fail_late))
+    await asyncio.sleep(0)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    waiting = asyncio.create_task(calls.run(lambda: 3))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    released.set()
+    assert await waiting == 3
+    del left
+    gc.collect()
+    assert reported == []
     calls.close()
 
 
