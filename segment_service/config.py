@@ -29,6 +29,7 @@ from pravega_common.services.settings import (
     lease_ms_max,
 )
 from pravega_common.services.tls import TlsSection
+from segment_service.contracts.segment_storage import write_bytes_max
 from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.plog.cluster_registration import group_problems
 from segment_service.storage.s3_access import S3Access
@@ -104,7 +105,7 @@ class Tier2Section(Section):
     ca_file: str = ""
     make_bucket: bool = False
     allow_plaintext: bool = False
-    flush_bytes: Annotated[int, Field(ge=1, le=16 * 1024 * 1024)] = 8 * 1024 * 1024
+    flush_bytes: Annotated[int, Field(ge=1, le=write_bytes_max)] = write_bytes_max
     flush_age_ms: Milliseconds = 1_000
     share_small_objects: bool = True
     call_time_max_ms: Milliseconds = 30_000

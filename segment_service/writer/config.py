@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from segment_service.contracts.segment_storage import write_bytes_max
 from segment_service.metadata.quarantine import recheck_s_default
 
 shared_flushes_at_once_max: Final = 512
@@ -24,8 +25,9 @@ looks_per_turn_max: Final = 64
 class WriterConfig:
     """Sizes in bytes, times in seconds."""
 
-    flush_bytes: int = 8 << 20
-    """Waiting bytes from which on a segment is flushed at once."""
+    flush_bytes: int = write_bytes_max
+    """Waiting bytes from which on a segment is flushed at once: by default as many as one write takes, since each flush
+    has a mark, a manifest and their deletion beside its bytes."""
 
     flush_age_s: float = 1.0
     """Nothing waits longer, but for transactions, index segments, and where many segments wait."""

@@ -21,6 +21,10 @@ class FlushSchedule:
         self._due: OrderedDict[int, None] = OrderedDict()
         self._has_timed = asyncio.Event()
 
+    @property
+    def has_due(self) -> bool:
+        return bool(self._due)
+
     def plan(self, segment_id: int, at_s: float, log_position: int | None, now_s: float) -> None:
         """Set the time at which the segment falls due: infinity for never. It also does when the log has grown too far
         beyond the position."""

@@ -121,7 +121,8 @@ class StorageWriter(Service):
                 self._take(operation, now_s)
             self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
             self._review()
-            self._progress.set()
+            if self._acks.highest(self._waiting.lowest) > self.acknowledged:  # appends wait for their flush first
+                self._progress.set()
             taken += len(operations)
             if len(operations) == count_max:
                 await asyncio.sleep(0)  # A log that is far ahead answers each read at once.
@@ -196,7 +197,7 @@ class StorageWriter(Service):
             await self._schedule.wait_timed()
             await self._clock.sleep(self.config.tick_s)
             self._schedule.advance(self._clock.monotonic_s())
-            self._may_start.set()
+            self._wake_starter()
 
     def _review(self) -> None:
         """Look at the segments that changed since the last review, and at no others."""
@@ -213,7 +214,11 @@ class StorageWriter(Service):
             self._waiting.set(segment_id, aggregator.first_sequence)
             if not aggregator.is_busy:
                 self._plan(aggregator, now_s)
-        self._may_start.set()
+        self._wake_starter()
+
+    def _wake_starter(self) -> None:
+        if self._schedule.has_due:
+            self._may_start.set()
 
     def _plan(self, aggregator: SegmentAggregator, now_s: float) -> None:
         oldest = aggregator.oldest

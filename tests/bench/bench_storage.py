@@ -1,6 +1,6 @@
 """Flush and cold-read MB/s of one segment through ``RollingStorage``: ``python -m tests.bench.bench_storage [URL]``.
 
-Chunks of 8 MiB are written as the storage writer does, from 1 MiB views. Then all is read, in 1 MiB reads, eight at a
+Chunks of 16 MiB are written as the storage writer does, from 1 MiB views. Then all is read, in 1 MiB reads, eight at a
 time, and in random reads of 64 KiB that begin with a block, as the read index makes them. Without a URL (as
 ``tier2.url``) the chunks stay in memory, so that what is measured is our own work. Prints one JSON object; best of
 several rounds.
@@ -26,7 +26,7 @@ from tests.support.log_states import some_log
 from tests.support.tier2_garbage import collect_all
 
 rounds: Final = 5
-chunk_bytes: Final = 8 << 20
+chunk_bytes: Final = 16 << 20
 view_bytes: Final = 1 << 20
 chunk_count: Final = 24
 reads_at_once: Final = 8
