@@ -82,7 +82,7 @@ async def test_a_caller_that_left_is_not_answered_and_its_thread_is_free_in_the_
     with pytest.raises(asyncio.CancelledError):
         await left
     waiting = asyncio.create_task(calls.run(lambda: 3))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # time in which it would run if the thread were free
     assert not waiting.done()
     released.set()
     assert await waiting == 3
