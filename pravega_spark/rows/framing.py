@@ -26,8 +26,9 @@ stored_event_bytes_max: Final = 256 * 1024 * 1024
 
 See docs/wire-protocol.md 5.2.
 """
-block_bytes_max: Final = 1024 * 1024
-"""Framed bytes that are sent to a segment at a time; a single larger event makes a block of its own."""
+block_bytes_max: Final = 1020 * 1024
+"""Framed bytes that are sent to a segment at a time, as in ``block_writer.py``; a single larger event makes a block of
+its own."""
 kept_share_min: Final = 8
 """A block keeps the framed bytes of its whole column in memory. The last one of a segment waits for the next column's,
 maybe for a long time: one that is smaller than this part of them is copied."""

@@ -27,9 +27,9 @@ from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece, block_bytes_max
 
-piece_bytes_max: Final = 1024 * 1024
+piece_bytes_max: Final = block_bytes_max
 """Bytes of one append."""
 read_bytes_max: Final = 2 * 1024 * 1024
 """Bytes of one read: no store sends more at once."""

@@ -26,6 +26,10 @@ from segment_service.durable_log.data_frame import (
 Tag = TypeVar("Tag")
 
 _entries_end_max: Final = frame_bytes_max - TRAILER.size
+_empty_length: Final = HEADER.size + ENTRY.size
+_whole_from: Final = frame_bytes_max * 7 // 8
+"""Filled bytes from which on a frame is closed before a record that the next one takes whole: the pieces of appends of
+almost a frame cost more than the room that stays free."""
 
 
 class BuiltFrame(Generic[Tag]):
@@ -67,8 +71,11 @@ class DataFrameBuilder(Generic[Tag]):
         """Add a record of ``length`` bytes (head, then body); ``tag`` completes with the frame of its last byte."""
         end = self._length + ENTRY.size + length
         if end > _entries_end_max:
-            self._add_in_pieces(head, body, length, tag)
-            return
+            if self._length < _whole_from or _empty_length + length > _entries_end_max:
+                self._add_in_pieces(head, body, length, tag)
+                return
+            self.close()
+            end = self._length + ENTRY.size + length
         if not self._first_record:
             self._first_record = self._length
         buffers = self._buffers

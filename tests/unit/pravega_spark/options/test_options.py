@@ -64,7 +64,7 @@ def test_credentials_are_read_on_the_driver_and_pickled_with_the_options(
 ) -> None:
     file = tmp_path / "secret"
     file.write_text("planted-secret-0b1c")
-    cluster = "tcp://one:9090"
+    cluster = "tcp://of-this-test:9090"  # a process remembers the newest credentials of each cluster
     expected = BasicCredentials("alice", "planted-secret-0b1c").header()
     given = read(controller=cluster, user="alice", password_file=str(file))
     monkeypatch.setenv("PRAVEGA_USER", "alice")

@@ -158,3 +158,27 @@ def test_tags_without_bytes_complete_with_the_open_frame() -> None:
     assert builder.open_tags() == [1, 2]
     builder.close()
     assert builder.full[0].completed == [1, 2]
+
+
+@pytest.mark.parametrize(("filled", "is_split"), [(frame_bytes_max // 2, True), (frame_bytes_max * 15 // 16, False)])
+def test_a_record_that_the_next_frame_takes_whole_is_not_split_behind_an_almost_full_one(
+    filled: int, is_split: bool
+) -> None:
+    builder: DataFrameBuilder[int] = DataFrameBuilder(3)
+    first, second = bytes(filled), bytes([1]) * (frame_bytes_max * 15 // 16)
+    builder.add(b"", [first], len(first), 1)
+    builder.add(b"", [second], len(second), 2)
+    frames = frames_of(builder)
+    assert [frame.completed for frame in builder.full] == [[1], [2]]
+    assert (len(frames[0]) > filled + 100) is is_split
+    assert read(frames) == [first, second]
+
+
+def test_a_record_that_no_frame_takes_whole_fills_the_open_one() -> None:
+    builder: DataFrameBuilder[int] = DataFrameBuilder(3)
+    first, second = bytes(frame_bytes_max * 15 // 16), bytes([1]) * frame_bytes_max
+    builder.add(b"", [first], len(first), 1)
+    builder.add(b"", [second], len(second), 2)
+    frames = frames_of(builder)
+    assert len(frames[0]) == frame_bytes_max
+    assert read(frames) == [first, second]
