@@ -8,20 +8,21 @@ import numpy as np
 
 from pravega_common.invariants import check, unreachable
 from pravega_common.services.cache_size import cache_bytes_least
-from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.buffer import Buffer, kept_bytes
 from segment_service.contracts.cache_storage import CacheAddress, block_overhead_bytes
 
 
 class _Block:
     """``view`` is private, and writable unless the block was adopted. One view a block: with small blocks
-    its size counts."""
+    its size counts. ``held``: bytes of memory."""
 
-    __slots__ = ("capacity", "filled", "view")
+    __slots__ = ("capacity", "filled", "held", "view")
 
-    def __init__(self, buffer: Buffer, filled: int) -> None:
+    def __init__(self, buffer: Buffer, filled: int, held: int) -> None:
         self.view = memoryview(buffer)
         self.capacity = len(buffer)
         self.filled = filled
+        self.held = held
 
 
 class InMemoryCacheStorage:
@@ -49,13 +50,14 @@ class InMemoryCacheStorage:
     def insert(self, data: Sequence[Buffer], capacity: int = 0) -> CacheAddress:
         length = sum(map(len, data))
         # Not cleared first: nothing beyond what is filled is ever given out.
-        block = _Block(np.empty(max(capacity, length), dtype=np.uint8).data, 0)
+        capacity = max(capacity, length)
+        block = _Block(np.empty(capacity, dtype=np.uint8).data, 0, capacity)
         address = self._add(block)
         self._fill(block, data)
         return address
 
     def adopt(self, data: Buffer) -> CacheAddress:
-        return self._add(_Block(data, len(data)))
+        return self._add(_Block(data, len(data), kept_bytes(data)))
 
     def room(self, address: CacheAddress) -> int:
         block = self._blocks[address]
@@ -65,7 +67,7 @@ class InMemoryCacheStorage:
         block = self._blocks.get(address)
         if block is None:
             unreachable("a cache address without a block", address=address)
-        return block.capacity + block_overhead_bytes
+        return block.held + block_overhead_bytes
 
     def extend(self, address: CacheAddress, data: Sequence[Buffer]) -> None:
         self._fill(self._blocks[address], data)
@@ -81,7 +83,7 @@ class InMemoryCacheStorage:
     def delete(self, address: CacheAddress) -> None:
         block = self._blocks.pop(address, None)
         if block is not None:
-            self._bytes_used -= block.capacity + block_overhead_bytes
+            self._bytes_used -= block.held + block_overhead_bytes
 
     def close(self) -> None:
         self._blocks.clear()
@@ -91,7 +93,7 @@ class InMemoryCacheStorage:
         self._next_address += 1
         address = CacheAddress(self._next_address)
         self._blocks[address] = block
-        self._bytes_used += block.capacity + block_overhead_bytes
+        self._bytes_used += block.held + block_overhead_bytes
         return address
 
     @staticmethod

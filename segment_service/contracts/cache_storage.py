@@ -24,8 +24,8 @@ class CacheStorage(Protocol):
     A block is filled from its start and never changed where it is filled: a view that ``get`` handed out stays valid
     and keeps its bytes for as long as somebody holds it, also after ``delete``. Nothing is reused or moved in place;
     memory goes back when the last view is gone. The budget counts what is held: the capacity of every block, filled or
-    not, and ``block_overhead_bytes`` for it. It is the caller's to keep (see ``cache/manager.py``): no insert is ever
-    refused, since what is not in Tier 2 yet must be kept.
+    not, what an adopted buffer keeps, and ``block_overhead_bytes`` for each. It is the caller's to keep (see
+    ``cache/manager.py``): no insert is ever refused, since what is not in Tier 2 yet must be kept.
     """
 
     @property
@@ -46,7 +46,8 @@ class CacheStorage(Protocol):
         ...
 
     def adopt(self, data: Buffer) -> CacheAddress:
-        """A full block made of a buffer that nobody changes any more, without a copy."""
+        """A full block made of a buffer that nobody changes any more, without a copy. It holds all memory that the
+        buffer keeps (``kept_bytes``)."""
         ...
 
     def room(self, address: CacheAddress) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
-from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.buffer import Buffer, kept_bytes
 from segment_service.contracts.cache_entry import CacheEntry, Origin
 from segment_service.contracts.cache_storage import block_bytes_max, block_bytes_min
 from segment_service.contracts.second_level_cache import SegmentKey
@@ -24,8 +24,20 @@ merge_depth_max: Final = 8
 flushes_per_block: Final = 4
 """A block that is opened is made for as many times the bytes that the last flush brought to Tier 2: steady segments
 hold memory in proportion to their rate."""
+adopted_bytes_min: Final = block_bytes_max // 2
+"""Bytes of an append from which on it may become a block without a copy."""
+room_share: Final = 4
+"""Room behind what a block has, up to this part of it, is not worth a copy."""
+kept_share: Final = 16
+"""Memory beside a received append that it keeps as a block, at most this part of it."""
 idle_room_max: Final = 64 * 1024
 """Bytes that a segment may keep free behind its end while all that it has is in Tier 2."""
+
+
+def _is_whole(data: Buffer) -> bool:
+    """Whether these bytes are a block of their own, and keep little memory beside them."""
+    length = len(data)
+    return adopted_bytes_min <= length <= block_bytes_max and kept_bytes(data) <= length + length // kept_share
 
 
 @dataclass(slots=True)
@@ -106,8 +118,12 @@ class SegmentReadIndex:
     # --- changes, in log order ---------------------------------------------------------------------------------------
 
     def append(self, offset: int, data: Sequence[Buffer]) -> None:
-        """Copy the bytes behind the tail entry's block while it has room, then into new blocks."""
+        """Copy the bytes behind the tail entry's block while it has room, then into new blocks. What fills most of the
+        buffer that it was received in becomes a block as it is."""
         check(offset >= self.entries.end, "an append below what is there", offset=offset, end=self.entries.end)
+        if len(data) == 1 and _is_whole(data[0]):
+            self._adopt(offset, data[0])
+            return
         remaining = sum(map(len, data))
         if remaining == 0:
             return
@@ -129,6 +145,15 @@ class SegmentReadIndex:
             self._open_block(offset, head, length)
             offset, remaining = offset + length, remaining - length
         self._cache.inserted(total)
+
+    def _adopt(self, offset: int, data: Buffer) -> None:
+        if self._tail is not None:
+            self._free_room(self._tail, self._tail.length // room_share)
+        address = self._cache.storage.adopt(data)
+        self._tail = IndexEntry(self, address, self._cache.generation, offset, len(data))
+        self.entries.add(self._tail)
+        self._settle(self._tail)
+        self._cache.inserted(len(data))
 
     def _open_block(self, offset: int, data: Sequence[Buffer], length: int) -> None:
         capacity = max(self._next_capacity, length)
@@ -200,7 +225,11 @@ class SegmentReadIndex:
         if tail is None:
             return
         room_max = min(self._next_capacity, idle_room_max) if tail.is_evictable else self._next_capacity
-        if self._cache.storage.room(tail.address) > max(room_max, tail.length // 4):
+        self._free_room(tail, max(room_max, tail.length // room_share))
+
+    def _free_room(self, tail: IndexEntry, room_max: int) -> None:
+        """Move the tail to a block of its size if it has more room than this."""
+        if self._cache.storage.room(tail.address) > room_max:
             self._cache.shrink(tail, tail.length)
 
     def truncate(self, offset: int) -> None:

@@ -66,6 +66,13 @@ class CacheStorageContract:
         assert bytes(cache.get(address, 0, 5)) == b"whole"
         assert (cache.room(address), capacity(cache)) == (0, 5)
 
+    def test_an_adopted_view_holds_all_that_it_keeps_in_memory(self, cache: CacheStorage) -> None:
+        address = cache.adopt(memoryview(bytes(1_000))[10:20][2:8])
+        assert (cache.room(address), capacity(cache)) == (0, 1_000)
+        assert cache.bytes_held(address) == 1_000 + block_overhead_bytes
+        cache.delete(address)
+        assert cache.bytes_used == 0
+
     def test_a_block_holds_its_capacity_and_its_overhead(self, cache: CacheStorage) -> None:
         roomy, full = cache.insert([b"ab"], capacity=10), cache.adopt(b"whole")
         assert cache.bytes_held(roomy) == 10 + block_overhead_bytes

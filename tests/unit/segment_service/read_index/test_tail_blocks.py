@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from pravega_common.services.cache_size import cache_bytes_least
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
-from segment_service.contracts.cache_storage import (
-    block_bytes_min,
-    block_overhead_bytes,
-)
+from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.cache_storage import block_bytes_min, block_overhead_bytes
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.read_index.segment_read_index import SegmentReadIndex
 
@@ -21,7 +21,7 @@ def index(cache: CacheManager, segment_id: int = 1) -> SegmentReadIndex:
     return SegmentReadIndex(0, SegmentMetadata(segment_id, f"scope/segment-{segment_id}"), cache)
 
 
-def append(segment: SegmentReadIndex, data: bytes) -> None:
+def append(segment: SegmentReadIndex, data: Buffer) -> None:
     offset = segment.metadata.length
     segment.metadata.length += len(data)
     segment.append(offset, [data])
@@ -99,3 +99,51 @@ def test_blocks_of_a_busy_segment_are_large_and_are_not_copied() -> None:
         tails |= {entry.address for entry in segment.entries}
     assert tails == {entry.address for entry in segment.entries}, "a block was replaced"
     assert len(tails) <= 32 + 12
+
+
+def received(size: int, length: int) -> memoryview:
+    """``length`` bytes of an append in the middle of a receive buffer."""
+    buffer = bytearray(random.Random(size).randbytes(size))
+    begin = (size - length) // 2
+    return memoryview(buffer).toreadonly()[begin : begin + length]
+
+
+def test_an_append_that_fills_its_receive_buffer_becomes_a_block_without_a_copy() -> None:
+    cache = CacheManager(InMemoryCacheStorage(64 * MIB))
+    segment = index(cache)
+    appends = [received(MIB, MIB - 4 * KIB) for _ in range(3)]
+    for data in appends:
+        append(segment, data)
+    views: list[memoryview] = []
+    segment.collect(0, segment.metadata.length, views)
+    assert len(views) == 3 and all(view.obj is data.obj for view, data in zip(views, appends, strict=True))
+    assert cache.storage.bytes_used == 3 * (MIB + block_overhead_bytes)
+    flush(segment)
+    cache.trim(0)
+    assert cache.storage.bytes_used == 0
+
+
+@pytest.mark.parametrize(("size", "length"), [(2 * MIB, MIB), (MIB, 900 * KIB), (40 * KIB, 40 * KIB)])
+def test_an_append_that_would_keep_much_else_or_is_small_is_copied(size: int, length: int) -> None:
+    segment = index(CacheManager(InMemoryCacheStorage(64 * MIB)))
+    data = received(size, length)
+    append(segment, data)
+    views: list[memoryview] = []
+    segment.collect(0, length, views)
+    assert all(view.obj is not data.obj for view in views)
+    assert b"".join(views) == data
+
+
+def test_large_and_small_appends_in_turn_hold_little_more_than_their_bytes() -> None:
+    cache = CacheManager(InMemoryCacheStorage(64 * MIB))
+    segment = index(cache)
+    written = b""
+    for number in range(20):
+        for data in (received(MIB, MIB - 4 * KIB), bytes([number]) * 100):
+            append(segment, data)
+            written += data
+        flush(segment)
+    assert read(segment, 0, len(written)) == written
+    append(segment, received(MIB, MIB - 4 * KIB))
+    blocks = 2 * 20 + 1
+    assert cache.storage.bytes_used <= 21 * MIB + 20 * 2 * KIB + blocks * block_overhead_bytes
