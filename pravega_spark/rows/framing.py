@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_spark.rows.arrays import Int64s, empty_value, number_array
+from pravega_streams.event import write_budget
 
 event_header_bytes: Final = 8
 event_bytes_max: Final = 8 * 1024 * 1024
@@ -26,9 +27,8 @@ stored_event_bytes_max: Final = 256 * 1024 * 1024
 
 See docs/wire-protocol.md 5.2.
 """
-block_bytes_max: Final = 1020 * 1024
-"""Framed bytes that are sent to a segment at a time, as in ``block_writer.py``; a single larger event makes a block of
-its own."""
+block_bytes_max: Final = write_budget.block_bytes_max
+"""Framed bytes that are sent to a segment at a time; a single larger event makes a block of its own."""
 kept_share_min: Final = 8
 """A block keeps the framed bytes of its whole column in memory. The last one of a segment waits for the next column's,
 maybe for a long time: one that is smaller than this part of them is copied."""

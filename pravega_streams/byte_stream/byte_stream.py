@@ -27,7 +27,8 @@ from pravega_streams.client import StreamClient
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece, block_bytes_max
+from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
+from pravega_streams.event.write_budget import block_bytes_max
 
 piece_bytes_max: Final = block_bytes_max
 """Bytes of one append."""

@@ -28,11 +28,8 @@ from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
-from pravega_streams.event.write_budget import WriteBudget, held_bytes_max
+from pravega_streams.event.write_budget import WriteBudget, block_bytes_max, held_bytes_max
 
-block_bytes_max: Final = 1020 * 1024
-"""Pieces gather up to this size before they leave; a single larger piece leaves as it is. With what goes around it, it
-fits into a receive buffer and into a frame of the log of a store, of 1 MiB each: neither cuts it."""
 set_ups_in_flight_max: Final = 256
 """Writers of one socket that may be setting up: some 25 KB each way, so neither side waits for the other to read."""
 blocks_in_flight_max: Final = 8

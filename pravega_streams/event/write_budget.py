@@ -6,6 +6,9 @@ from typing import Final, Protocol
 
 from pravega_common.errors import SegmentError
 
+block_bytes_max: Final = 1020 * 1024
+"""Pieces gather up to this size before they leave; a single larger piece leaves as it is. With what goes around it, it
+fits into a receive buffer and into a frame of the log of a store, of 1 MiB each: neither cuts it."""
 held_bytes_max: Final = 64 * 1024 * 1024
 """Bytes that writers may hold together: gathered, and sent but not acknowledged. Eight segments in full flight."""
 kept_share: Final = 2

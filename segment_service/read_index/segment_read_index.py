@@ -10,7 +10,7 @@ from pravega_common.invariants import check, unreachable
 from segment_service.cache.manager import CacheManager
 from segment_service.contracts.buffer import Buffer, kept_bytes
 from segment_service.contracts.cache_entry import CacheEntry, Origin
-from segment_service.contracts.cache_storage import block_bytes_max, block_bytes_min
+from segment_service.contracts.cache_storage import CacheAddress, block_bytes_max, block_bytes_min
 from segment_service.contracts.second_level_cache import SegmentKey
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.read_index.entries import EntryList, IndexEntry
@@ -149,16 +149,15 @@ class SegmentReadIndex:
     def _adopt(self, offset: int, data: Buffer) -> None:
         if self._tail is not None:
             self._free_room(self._tail, self._tail.length // room_share)
-        address = self._cache.storage.adopt(data)
-        self._tail = IndexEntry(self, address, self._cache.generation, offset, len(data))
-        self.entries.add(self._tail)
-        self._settle(self._tail)
+        self._begin_tail(self._cache.storage.adopt(data), offset, len(data))
         self._cache.inserted(len(data))
 
     def _open_block(self, offset: int, data: Sequence[Buffer], length: int) -> None:
         capacity = max(self._next_capacity, length)
         self._next_capacity = min(2 * capacity, block_bytes_max)
-        address = self._cache.storage.insert(data, capacity)
+        self._begin_tail(self._cache.storage.insert(data, capacity), offset, length)
+
+    def _begin_tail(self, address: CacheAddress, offset: int, length: int) -> None:
         self._tail = IndexEntry(self, address, self._cache.generation, offset, length)
         self.entries.add(self._tail)
         self._settle(self._tail)
