@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import struct
 from collections.abc import AsyncIterator
@@ -310,8 +311,10 @@ class HalfSender:
             self.left[stream] = 0
 
 
-def resident_bytes() -> int:
-    """The memory of this process, in which the server runs."""
+def held_bytes() -> int:
+    """The memory of this process, in which the server runs, without what the C library keeps to give it out again:
+    that depends on the order in which threads free, and reached a gigabyte on a busy machine."""
+    ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -336,11 +339,10 @@ def _call_head(method: str) -> bytes:
 
 async def test_half_sent_requests_hold_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four waves of 240 calls with 2 MB of 4 MB each, whose connections stay. Before there was a limit all of the
-    1.9 GB were held; now 16 of a wave at the most when the next one comes, and the first one's memory serves the
-    others."""
+    1.9 GB were held; now 16 of a wave at the most when the next one comes."""
     monkeypatch.setattr(body_watch, "open_max", 16)
     monkeypatch.setattr(body_watch, "open_time_min_s", 0.2)
-    held, senders = [], []
+    held, senders = [held_bytes()], []
     async with serving(SlowService()) as server, stub_of(server.port) as stub:
         for _ in range(4):
             wave = [HalfSender(server.port, 60, 2_000_000) for _ in range(4)]
@@ -349,8 +351,8 @@ async def test_half_sent_requests_hold_a_bounded_memory(monkeypatch: pytest.Monk
             await eventually(began, "the oldest calls are given up")
             assert (await stub.checkStreamExists(pb.StreamInfo(scope="s", stream="t"), timeout=20)).exists
             await eventually(lambda: server.bodies.open_count <= 16)
-            held.append(resident_bytes())
-        assert held[-1] - held[0] < 500_000_000, held
+            held.append(held_bytes())
+        assert held[-1] - held[0] < 250_000_000, held
         for one in senders:
             one.stop()
         await eventually(lambda: not server.bodies.open_count, "lost connections end their calls")
