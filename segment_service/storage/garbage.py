@@ -3,7 +3,8 @@
 Only by deleting could an owner that was fenced without knowing it do harm. So a name is deleted
 only after ``barrier`` returned, called after the manifest without that name was stored: a later owner of the
 container opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
-Names that lead later owners to others go after those, once it is proven that later owners do not see those any more.
+Names that lead later owners to others go after those, once it is proven that later owners do not see those any more:
+a chunk storage may make deletions durable some time after they returned.
 """
 
 from __future__ import annotations
@@ -47,17 +48,27 @@ Settle = Callable[[], Awaitable[bool]]
 """Makes what was deleted before durable. Whether that counts only if there was no later owner yet, which a barrier
 after it must prove."""
 
+IsLate = Callable[[str], bool]
+"""Whether the deletion of this name may be durable only when ``Settle`` returns."""
+
 
 async def nothing_to_settle() -> bool:
     """As ``Settle``, of a chunk storage whose deletions are for good when they return."""
     return False
 
 
+def never_late(name: str) -> bool:
+    """As ``IsLate``, of such a chunk storage."""
+    return False
+
+
 class _Group(deque[str]):
     """Names that are deleted in order."""
 
-    is_last = False
-    """Whether all groups before it must be gone for good first."""
+    must_settle = False
+    """Whether its next name waits until what was deleted before it is gone for good."""
+    is_late = False
+    """Whether names of it were deleted that may not be gone for good."""
 
 
 class GarbageCollector(Service):
@@ -71,6 +82,7 @@ class GarbageCollector(Service):
         self.epoch = 0
         self._barrier: Barrier | None = None
         self._settle: Settle = nothing_to_settle
+        self._is_late: IsLate = never_late
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
@@ -80,11 +92,14 @@ class GarbageCollector(Service):
         """Names that wait, of ``discard_found``."""
         self._wake = asyncio.Event()
 
-    def open(self, epoch: int, barrier: Barrier, settle: Settle = nothing_to_settle) -> None:
+    def open(
+        self, epoch: int, barrier: Barrier, settle: Settle = nothing_to_settle, is_late: IsLate = never_late
+    ) -> None:
         """Set what ``collect`` needs; called before ``start``."""
         self.epoch = epoch
         self._barrier = barrier
         self._settle = settle
+        self._is_late = is_late
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "collect")
@@ -100,7 +115,7 @@ class GarbageCollector(Service):
     def discard_last(self, names: Sequence[str]) -> None:
         """As ``discard``, and after everything that is discarded by now is deleted for good."""
         group = _Group(names)
-        group.is_last = True
+        group.must_settle = True
         self._add(group)
 
     def discard_found(self, names: Iterable[str]) -> None:
@@ -140,8 +155,7 @@ class GarbageCollector(Service):
                 self._check_epochs(group)
             await self.pass_barrier()
             failpoint(BARRIER_PASSED)
-            while taken:
-                await self._delete(taken)
+            await self._delete(taken)
         finally:
             self._groups.extendleft(reversed(taken))
         return self.deleted_names - before
@@ -160,24 +174,49 @@ class GarbageCollector(Service):
                 raise Fenced(f"epoch {self.epoch} may not delete {name}, which a later owner made")
 
     async def _delete(self, groups: list[_Group]) -> None:
-        """Delete some groups and take off what went."""
-        some = list(itertools.takewhile(lambda group: not group.is_last, groups[:groups_at_once_max]))
-        if not some:
-            some = groups[:1]
-            if await self._settle():
-                await self.pass_barrier()  # the one before the deletions says nothing of a later owner that came since
+        """Delete all names of the groups, and take off what went."""
+        waiting: list[_Group] = []
+        try:
+            while groups or waiting:
+                some = list(itertools.takewhile(lambda group: not group.must_settle, groups[:groups_at_once_max]))
+                if some:
+                    del groups[: len(some)]
+                    waiting += await self._delete_some(some, groups)
+                elif waiting:  # those before the last group, which sees to them again
+                    await self._settle_before(waiting)
+                    groups[:0], waiting = waiting, []
+                else:
+                    await self._settle_before(groups[:1])
+        finally:
+            groups[:0] = waiting
+
+    async def _delete_some(self, some: list[_Group], groups: list[_Group]) -> list[_Group]:
+        """Delete what may go now; the groups that must settle first. On a failure ``groups`` gets back what is left."""
         try:
             await all_ended(self._delete_in_order(group) for group in some)
-        finally:
-            groups[: len(some)] = [group for group in some if group]
+        except BaseException:
+            groups[:0] = [group for group in some if group]
+            raise
+        return [group for group in some if group]
+
+    async def _settle_before(self, groups: Sequence[_Group]) -> None:
+        """Make sure that what was deleted is gone for good, and let the groups go on."""
+        if await self._settle():
+            await self.pass_barrier()  # the one before the deletions says nothing of a later owner that came since
+        for group in groups:
+            group.must_settle = group.is_late = False
 
     async def _delete_in_order(self, names: _Group) -> None:
-        while names:
-            await self._chunks.delete(names[0])
+        while names and not names.must_settle:
+            name = names[0]
+            await self._chunks.delete(name)
             self._found.discard(names.popleft())
             self._waiting -= 1
             self.deleted_names += 1
             failpoint(ONE_DELETED)
+            names.is_late = names.is_late or self._is_late(name)
+            # A later owner that still sees the first ones must find what leads it to them.
+            names.must_settle = names.is_late and bool(names) and not self._is_late(names[0])
 
     async def _run(self) -> None:
         failures = 0

@@ -56,6 +56,10 @@ one segment alone does not wait."""
 answers_per_turn: Final = 2
 """Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
 
+removal_time_s: Final = 1.0
+"""Time for which removals wait for a flush that somebody asks for, before they have one of their own: each costs two
+puts and, later, two deletions."""
+
 waiting_removals_max: Final = 20_000
 """Removals that wait for a flush; with more of them, each waits until it is done."""
 
@@ -146,7 +150,11 @@ class SharedObjects:
         self._waiting: deque[_Waiting] = deque()
         self._removed: dict[bytes, None] = {}
         """Keys whose removal is not durable yet."""
+        self._is_flush_due = False
+        """Whether what waits is flushed as soon as it can be. Removals alone wait for ``removal_time_s``."""
         self._flushing: asyncio.Task[None] | None = None
+        self._flush_timer: asyncio.Task[None] | None = None
+        """Begins a flush for removals when their time is over."""
         self._next_flush_s = -math.inf
         self._log = structlog.get_logger(service="shared-objects", container=layout.prefix)
 
@@ -186,7 +194,7 @@ class SharedObjects:
         """Do nothing: the maker of the chunk storage starts it."""
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
-        if not self._is_entry(name):
+        if not self.is_entry(name):
             await self._chunks.put(name, data)
             return
         await self.put_together(((name, data),))
@@ -199,17 +207,17 @@ class SharedObjects:
         await self._change(tuple((entry_key(self._layout, name), b"".join(data)) for name, data in objects))
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
-        if not self._is_entry(name):
+        if not self.is_entry(name):
             return await self._chunks.get(name, offset, length)
         return bytes_in(await self._value(name), name, offset, length)
 
     async def get_with(self, name: str, offset: int, length: int, function: Callable[[bytes], T]) -> T:
-        if not self._is_entry(name):
+        if not self.is_entry(name):
             return await self._chunks.get_with(name, offset, length, function)
         return function(bytes_in(await self._value(name), name, offset, length))
 
     async def info(self, name: str) -> ChunkInfo:
-        if not self._is_entry(name):
+        if not self.is_entry(name):
             return await self._chunks.info(name)
         return ChunkInfo(name, len(await self._value(name)))
 
@@ -218,7 +226,7 @@ class SharedObjects:
             yield info
 
     async def delete(self, name: str) -> None:
-        if not self._is_entry(name):
+        if not self.is_entry(name):
             await self._chunks.delete(name)
         elif not self._is_damaged:
             await self._remove(entry_key(self._layout, name))
@@ -232,14 +240,16 @@ class SharedObjects:
 
     async def close(self) -> None:
         """End what is under way; the objects stay."""
-        flushing, self._flushing = self._flushing, None
-        if flushing is not None:
-            flushing.cancel()
-            await asyncio.gather(flushing, return_exceptions=True)
+        tasks = [task for task in (self._flush_timer, self._flushing) if task is not None]
+        self._flush_timer = self._flushing = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- entries
 
-    def _is_entry(self, name: str) -> bool:
+    def is_entry(self, name: str) -> bool:
+        """Whether the object lies in the map, so that its removal is durable with a later flush only."""
         if self._first_epoch is None:
             return False
         epoch = self._layout.shared_epoch_in(name)
@@ -289,15 +299,24 @@ class SharedObjects:
             await self._change(((key, None),))
             return
         self._waiting.append(_Waiting(((key, None),), None))
-        self._begin_flush()
+        if len(self._waiting) >= group_changes_max:
+            self._begin_flush()
+        elif self._flush_timer is None or self._flush_timer.done():
+            self._flush_timer = asyncio.get_running_loop().create_task(self._flush_later())
+
+    async def _flush_later(self) -> None:
+        await self._clock.sleep(removal_time_s)
+        if self._waiting:
+            self._begin_flush()
 
     def _begin_flush(self) -> None:
+        self._is_flush_due = True
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
-        """Flush until nothing waits, or a flush fails. Removals that it left wait for the next one that is begun."""
-        while self._waiting:
+        """Flush while a flush is due, or until one fails. Removals that it left wait for the next one that is begun."""
+        while self._waiting and self._is_flush_due:
             pause_s = self._next_flush_s - self._clock.monotonic_s()
             if pause_s > 0:
                 await self._clock.sleep(pause_s)
@@ -330,6 +349,7 @@ class SharedObjects:
         while self._waiting and len(group) < group_changes_max and size < group_bytes_max:
             group.append(self._waiting.popleft())
             size += sum(len(value or b"") for _, value in group[-1].changes)
+        self._is_flush_due = bool(self._waiting)
         return group
 
     async def _flush(self, group: Sequence[_Waiting]) -> None:

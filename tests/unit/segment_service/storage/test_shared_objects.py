@@ -19,6 +19,7 @@ from segment_service.storage.chunk_names import ChunkId, Layout, is_entry_number
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.storage.shared_objects import entry_key, first_epoch_in
+from tests.support.eventually import eventually
 from tests.support.tier2_garbage import collect_all
 
 CONTAINER = 3
@@ -286,6 +287,52 @@ async def test_removed_entries_leave_the_map(owners: Owners) -> None:
         pytest.fail("entries that were removed are in the map still")
 
 
+async def removing_owner(owners: Owners) -> RollingStorage:
+    """An owner of one segment, of whose manifests, all entries, one is removed and waits: the base and the last of two
+    deltas stay."""
+    storage = await owners.open()
+    for offset in range(3):
+        await storage.write(1, offset, [b"x"])
+    await collect_all(storage)
+    assert len(await names_in(storage, LAYOUT.manifests)) == 2
+    return storage
+
+
+async def test_a_removal_joins_the_next_flush(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_objects, "removal_time_s", 60.0)
+    storage = await removing_owner(owners)
+    before = storage.shared.flushes
+    for offset in range(3, 13):
+        await storage.write(1, offset, [b"x"])
+        await collect_all(storage)
+    assert storage.shared.flushes == before + 10
+    await storage.shared.settle()
+    assert len(await names_in(await owners.open(), LAYOUT.manifests)) == 2
+
+
+async def test_a_removal_has_a_flush_of_its_own_when_none_comes(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_objects, "removal_time_s", 0.01)
+    storage = await removing_owner(owners)
+    before = storage.shared.flushes
+    await eventually(lambda: storage.shared.flushes > before)
+    assert len(await names_in(await owners.open(), LAYOUT.manifests)) == 2
+
+
+async def test_many_removals_are_flushed_at_once(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_objects, "removal_time_s", 60.0)
+    monkeypatch.setattr(shared_objects, "group_changes_max", 4)
+    storage = await owners.open()
+    for number in range(1, 5):
+        await storage.write(number, 0, [b"x"])
+    before = storage.shared.flushes
+    for name in await names_in(storage, LAYOUT.chunks):
+        await storage.shared.delete(name)
+    await eventually(lambda: storage.shared.flushes > before)
+    assert await names_in(await owners.open(), LAYOUT.chunks) == []
+
+
 async def generation_over(owners: Owners, monkeypatch: pytest.MonkeyPatch, *, shares: bool) -> RollingStorage:
     """An owner with a journal that waits for the removal of segment 1's only chunk."""
     monkeypatch.setattr(change_journal, "generation_ids_max", 1)
@@ -310,6 +357,58 @@ async def test_a_journal_goes_behind_one_more_barrier_where_removals_are_flushed
     assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
 
 
+async def garbage_of_both_kinds(owners: Owners) -> tuple[RollingStorage, str, str]:
+    """An owner with a group of garbage, first an entry and then an object, and their names."""
+    storage = await owners.open()
+    await storage.write(1, 0, [b"x"])
+    await storage.write(2, 0, [bytes(LARGE)])
+    (entry,) = await names_in(storage, LAYOUT.chunks_of(1))
+    (large,) = owners.names(LAYOUT.chunks_of(2))
+    storage.garbage.discard([entry, large])
+    return storage, entry, large
+
+
+async def test_an_object_goes_once_entries_before_it_are_gone_for_good(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, entry, large = await garbage_of_both_kinds(owners)
+
+    async def refuse(changes: object, stamp: object) -> None:
+        raise Unavailable("Tier 2 is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await storage.garbage.collect()
+            assert large in owners.chunks.objects
+    await collect_all(storage)
+    assert large not in owners.chunks.objects
+    assert entry not in await names_in(await owners.open(), LAYOUT.chunks)
+
+
+async def test_an_object_stays_if_entries_before_it_went_too_late_to_count(owners: Owners) -> None:
+    zombie, entry, large = await garbage_of_both_kinds(owners)
+    owners.after_barrier = owners.open  # overtaken before the flush that removes the entry
+    with pytest.raises(Fenced):
+        await collect_all(zombie)
+    assert entry in await names_in(await owners.open(), LAYOUT.chunks)
+    assert large in owners.chunks.objects
+
+
+async def test_groups_of_both_kinds_settle_together(owners: Owners) -> None:
+    storage = await owners.open()
+    await asyncio.gather(*(storage.write(number, 0, [b"x"]) for number in range(1, 41)))
+    objects = [LAYOUT.chunk(ChunkId(50, 1, placed_number(number, is_entry=False))) for number in range(1, 42)]
+    for entry, large in zip(await names_in(storage, LAYOUT.chunks), objects[1:], strict=True):
+        storage.garbage.discard([entry, large])
+    storage.garbage.discard_last(objects[:1])
+    owners.barriers, before = 0, storage.shared.flushes
+    await storage.garbage.collect()
+    assert [info async for info in owners.chunks.list(LAYOUT.chunks)] == []
+    assert (owners.barriers, storage.shared.flushes - before) == (3, 1), "in front of all, and behind what each settled"
+
+
 async def test_a_journal_stays_if_the_removals_came_too_late_to_count(
     owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +420,7 @@ async def test_a_journal_stays_if_the_removals_came_too_late_to_count(
     assert len(await names_in(later, LAYOUT.chunks_of(1))) == 1
     await later.sweeper.sweep()
     await collect_all(later)
+    await later.shared.settle()
     assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
 
 

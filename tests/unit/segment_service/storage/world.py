@@ -233,6 +233,7 @@ async def verify_nothing_left(
         storage = await open_storage(chunks, log, rng)
         await storage.sweeper.sweep()
         await collect_all(storage)
+        await storage.shared.settle()  # as every owner does that lives for a second more
     layout = storage.layout
     reachable: set[str] = set()
     for segment_id in log.segments:
