@@ -25,7 +25,11 @@ probe_time_max_s: Final = 1.0
 disk_bytes_min: Final = 2 * 1024 * 1024 * 1024
 """Redis rewrites its append-only file above 1 GiB and four times what is live: the old and the new one must fit."""
 aof_rewrite_bytes_min: Final = 1024 * 1024 * 1024
-"""Size of the append-only file from which on Redis rewrites it (``auto-aof-rewrite-min-size``)."""
+aof_rewrite_bytes_max: Final = 4 * 1024 * 1024 * 1024
+"""Limits of the size from which on Redis rewrites its append-only file (``auto-aof-rewrite-min-size``). A rewrite slows
+writes down by a quarter while it lasts; a file of 4 GiB is loaded in some 6 s."""
+aof_disk_share: Final = 0.25
+"""Part of the free disk that is that size: the file grows beyond it, and a rewrite puts another one beside it."""
 minio_bucket: Final = "pravega-spark"
 
 _log = structlog.get_logger(service="standalone")
@@ -40,7 +44,7 @@ dir "{folder}"
 appendonly yes
 appendfsync always
 no-appendfsync-on-rewrite no
-auto-aof-rewrite-min-size 1gb
+auto-aof-rewrite-min-size {rewrite_bytes}
 auto-aof-rewrite-percentage 300
 maxmemory {maxmemory}
 maxmemory-policy noeviction
@@ -50,14 +54,22 @@ rdbcompression no
 """The settings of ``conf/redis.conf``, which says why; a test compares them."""
 
 
+def aof_rewrite_bytes(free_bytes: int, servers: int) -> int:
+    """The size of an append-only file at which it is rewritten, with this much free disk for all servers."""
+    wanted = int(free_bytes / servers * aof_disk_share)
+    return min(max(wanted, aof_rewrite_bytes_min), aof_rewrite_bytes_max)
+
+
 @dataclass(frozen=True)
 class RedisChild:
-    """One Redis of the standalone: its name, its folder, its socket and its ``maxmemory`` in bytes."""
+    """One Redis of the standalone: its name, its folder, its socket, its ``maxmemory`` in bytes, and the size of its
+    append-only file at which it is rewritten."""
 
     name: str
     folder: Path
     socket: Path
     maxmemory: int
+    rewrite_bytes: int
 
     @property
     def address(self) -> str:
@@ -67,14 +79,19 @@ class RedisChild:
         """Write the settings, and describe the process."""
         configuration = conf / f"{self.name}.conf"
         configuration.write_text(
-            redis_configuration.format(socket=self.socket, folder=self.folder.resolve(), maxmemory=self.maxmemory)
+            redis_configuration.format(
+                socket=self.socket,
+                folder=self.folder.resolve(),
+                maxmemory=self.maxmemory,
+                rewrite_bytes=self.rewrite_bytes,
+            )
         )
         command = [str(find_redis()), str(configuration)]
         return ChildSpec(
             self.name,
             command,
             logs / f"{self.name}.log",
-            lambda: _redis_serves(self.socket),
+            lambda: _redis_serves(self.socket, self.rewrite_bytes),
             is_loading=lambda: _redis_loads(self.socket),
         )
 
@@ -91,16 +108,17 @@ def redis_children(options: StandaloneOptions, folder: DataFolder, sockets: Path
             " free some, or choose another --data-dir"
         )
     sizes = [options.redis_memory_bytes] * options.redis_servers + [redis_memory_mib_min << 20]
+    rewrite_bytes = aof_rewrite_bytes(free_bytes, len(names))
     return [
-        RedisChild(name, folder.folder(name), sockets / f"{name}.sock", size)
+        RedisChild(name, folder.folder(name), sockets / f"{name}.sock", size, rewrite_bytes)
         for name, size in zip(names, sizes, strict=False)
     ]
 
 
-async def _redis_serves(socket: Path) -> bool:
+async def _redis_serves(socket: Path, rewrite_bytes: int) -> bool:
     if not (await _ping(socket)).startswith(b"+PONG"):
         return False
-    await _rewrite_what_was_loaded(socket)
+    await _rewrite_what_was_loaded(socket, rewrite_bytes)
     return True
 
 
@@ -112,7 +130,7 @@ async def _ping(socket: Path) -> bytes:
     return await exchange(lambda: asyncio.open_unix_connection(socket), b"PING\r\n")
 
 
-async def _rewrite_what_was_loaded(socket: Path) -> None:
+async def _rewrite_what_was_loaded(socket: Path, rewrite_bytes: int) -> None:
     """Make Redis 6 rewrite a large file that it has loaded. It measures the growth that calls for a rewrite from the
     file as it was loaded, whatever of that is live: without this the file could grow fourfold with each start."""
     client = Redis(unix_socket_path=str(socket))
@@ -121,7 +139,7 @@ async def _rewrite_what_was_loaded(socket: Path) -> None:
             return
         found = await client.info("persistence")
         size = int(found["aof_current_size"])
-        if size == int(found["aof_base_size"]) and size >= aof_rewrite_bytes_min:
+        if size == int(found["aof_base_size"]) and size >= rewrite_bytes:
             await client.bgrewriteaof()
     except RedisError as error:
         _log.warning("Redis was not asked to rewrite its append-only file", error=str(error))

@@ -8,9 +8,10 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from pravega_spark.standalone import redis_and_minio
-from pravega_spark.standalone.redis_and_minio import aof_rewrite_bytes_min, redis_configuration
+from pravega_spark.standalone.redis_and_minio import RedisChild, aof_rewrite_bytes
 
-LARGE = aof_rewrite_bytes_min
+GIB = 1 << 30
+LARGE = 4 * GIB
 
 
 class LoadedRedis:
@@ -51,10 +52,19 @@ async def test_a_large_file_is_rewritten_once(
     redis: LoadedRedis, rewrites: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_and_minio, "Redis", lambda unix_socket_path: redis)
-    await redis_and_minio._rewrite_what_was_loaded(tmp_path / "redis.sock")
+    await redis_and_minio._rewrite_what_was_loaded(tmp_path / "redis.sock", LARGE)
     assert redis.rewrites == rewrites
 
 
-def test_the_size_is_that_of_the_settings() -> None:
-    assert "auto-aof-rewrite-min-size 1gb\n" in redis_configuration
-    assert aof_rewrite_bytes_min == 1 << 30
+@pytest.mark.parametrize(
+    ("free_bytes", "servers", "size"),
+    [(2 * GIB, 1, GIB), (12 * GIB, 1, 3 * GIB), (12 * GIB, 3, GIB), (100 * GIB, 3, 4 * GIB)],
+)
+def test_the_size_follows_from_the_free_disk(free_bytes: int, servers: int, size: int) -> None:
+    assert aof_rewrite_bytes(free_bytes, servers) == size
+
+
+def test_the_size_is_in_the_settings(tmp_path: Path) -> None:
+    RedisChild("redis", tmp_path, tmp_path / "redis.sock", 1_000, LARGE).spec(tmp_path, tmp_path)
+    lines = (tmp_path / "redis.conf").read_text().splitlines()
+    assert {"auto-aof-rewrite-min-size 4294967296", "maxmemory 1000"} <= set(lines)
