@@ -182,11 +182,10 @@ class GarbageCollector(Service):
                 if some:
                     del groups[: len(some)]
                     waiting += await self._delete_some(some, groups)
-                elif waiting:  # those before the last group, which sees to them again
-                    await self._settle_before(waiting)
+                else:  # before a last group, those that are not through
                     groups[:0], waiting = waiting, []
-                else:
-                    await self._settle_before(groups[:1])
+                    late = itertools.takewhile(lambda group: group.is_late, groups)
+                    await self._settle_before(list(late) or groups[:1])
         finally:
             groups[:0] = waiting
 
