@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.cluster.redis_audit import aof_rewrite_min_size_bytes_min
 from pravega_common.services.private_files import replace_file
 from pravega_spark.standalone.binaries import find_minio, find_redis
 from pravega_spark.standalone.data_folder import DataFolder
@@ -24,10 +25,9 @@ from pravega_spark.standalone.supervisor import ChildSpec
 probe_time_max_s: Final = 1.0
 disk_bytes_min: Final = 2 * 1024 * 1024 * 1024
 """Redis rewrites its append-only file above 1 GiB and four times what is live: the old and the new one must fit."""
-aof_rewrite_bytes_min: Final = 1024 * 1024 * 1024
 aof_rewrite_bytes_max: Final = 4 * 1024 * 1024 * 1024
-"""Limits of the size from which on Redis rewrites its append-only file (``auto-aof-rewrite-min-size``). A rewrite slows
-writes down by a quarter while it lasts; a file of 4 GiB is loaded in some 6 s."""
+"""Size of the append-only file from which on Redis rewrites it (``auto-aof-rewrite-min-size``) if the disk has room. A
+rewrite slows writes down by a quarter while it lasts; a file of 4 GiB is loaded in some 6 s."""
 aof_disk_share: Final = 0.25
 """Part of the free disk that is that size: the file grows beyond it, and a rewrite puts another one beside it."""
 minio_bucket: Final = "pravega-spark"
@@ -57,7 +57,7 @@ rdbcompression no
 def aof_rewrite_bytes(free_bytes: int, servers: int) -> int:
     """The size of an append-only file at which it is rewritten, with this much free disk for all servers."""
     wanted = int(free_bytes / servers * aof_disk_share)
-    return min(max(wanted, aof_rewrite_bytes_min), aof_rewrite_bytes_max)
+    return min(max(wanted, aof_rewrite_min_size_bytes_min), aof_rewrite_bytes_max)
 
 
 @dataclass(frozen=True)

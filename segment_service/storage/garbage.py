@@ -181,22 +181,15 @@ class GarbageCollector(Service):
                 some = list(itertools.takewhile(lambda group: not group.must_settle, groups[:groups_at_once_max]))
                 if some:
                     del groups[: len(some)]
-                    waiting += await self._delete_some(some, groups)
+                    waiting += some
+                    await all_ended(self._delete_in_order(group) for group in some)
+                    waiting[-len(some) :] = filter(None, some)
                 else:  # before a last group, those that are not through
                     groups[:0], waiting = waiting, []
                     late = itertools.takewhile(lambda group: group.is_late, groups)
                     await self._settle_before(list(late) or groups[:1])
         finally:
-            groups[:0] = waiting
-
-    async def _delete_some(self, some: list[_Group], groups: list[_Group]) -> list[_Group]:
-        """Delete what may go now; the groups that must settle first. On a failure ``groups`` gets back what is left."""
-        try:
-            await all_ended(self._delete_in_order(group) for group in some)
-        except BaseException:
-            groups[:0] = [group for group in some if group]
-            raise
-        return [group for group in some if group]
+            groups[:0] = filter(None, waiting)
 
     async def _settle_before(self, groups: Sequence[_Group]) -> None:
         """Make sure that what was deleted is gone for good, and let the groups go on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pravega_common.services.cluster.redis_audit import CONFIG_NAMES, find_problems
-from pravega_spark.standalone.redis_and_minio import redis_configuration
+from pravega_spark.standalone.redis_and_minio import aof_rewrite_bytes_max, redis_configuration
 
 CONF = Path(__file__).resolve().parents[4] / "conf" / "redis.conf"
 OF_THE_MACHINE = {"auto-aof-rewrite-min-size", "bind", "port", "dir", "maxmemory"}
@@ -27,11 +27,12 @@ def test_the_standalone_and_the_file_say_the_same() -> None:
     assert standalone["port"] == "0" and standalone["unixsocketperm"] == "700"
     for name in file.keys() - OF_THE_MACHINE:
         assert file[name] == standalone[name], name
+    assert file["auto-aof-rewrite-min-size"] == f"{aof_rewrite_bytes_max >> 30}gb"
 
 
 def test_stores_accept_the_file_and_no_setting_of_it_can_be_left_out() -> None:
     info = {"redis_version": "7.0.15", "loading": "0", "role": "master", "cluster_enabled": "0"}
-    file = {**settings(CONF.read_text()), "auto-aof-rewrite-min-size": str(2**32)}
+    file = {**settings(CONF.read_text()), "auto-aof-rewrite-min-size": str(aof_rewrite_bytes_max)}
     assert find_problems(info, file) == []
     for name in CONFIG_NAMES:
         assert find_problems(info, {key: value for key, value in file.items() if key != name}), name

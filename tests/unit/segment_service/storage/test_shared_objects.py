@@ -94,6 +94,13 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     return Owners()
 
 
+def refuse_flushes(storage: RollingStorage, monkeypatch: pytest.MonkeyPatch, error: PravegaError) -> None:
+    async def refuse(changes: object, stamp: object) -> None:
+        raise error
+
+    monkeypatch.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+
+
 async def names_in(storage: RollingStorage, prefix: str) -> list[str]:
     return [info.name async for info in storage.shared.list(prefix)]
 
@@ -358,11 +365,8 @@ async def test_a_journal_goes_behind_one_more_barrier_where_removals_are_flushed
 
 
 async def collect_in_vain(storage: RollingStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(changes: object, stamp: object) -> None:
-        raise Unavailable("Tier 2 is away")
-
     with monkeypatch.context() as patched:
-        patched.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+        refuse_flushes(storage, patched, Unavailable("Tier 2 is away"))
         with pytest.raises(Unavailable):
             await storage.garbage.collect()
 
@@ -382,7 +386,6 @@ async def test_an_object_goes_once_entries_before_it_are_gone_for_good(
     owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, entry, large = await garbage_of_both_kinds(owners)
-
     for _ in range(2):
         await collect_in_vain(storage, monkeypatch)
         assert large in owners.chunks.objects
@@ -511,10 +514,7 @@ async def refused_in_front(owners: Owners, monkeypatch: pytest.MonkeyPatch, erro
     for number in range(1, 7):
         await storage.write(number, 0, [b"data"])
 
-    async def refuse(changes: object, stamp: object) -> None:
-        raise error
-
-    monkeypatch.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+    refuse_flushes(storage, monkeypatch, error)
     for name in await names_in(storage, LAYOUT.chunks):
         await storage.shared.delete(name)
     return storage
