@@ -83,9 +83,11 @@ class DurableDataLog(Protocol):
         """
         ...
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         """Append the joined buffers (≤ ``frame_bytes_max``) as one frame; registers at once, in call order.
 
+        ``checksum``: the CRC32C of the frame, from a caller that has it; the log then does not look at the bytes for
+        its own. Entries are held against it when they are read, so with a wrong one the frame is damaged.
         The future gives the frame's address once it is durable. The buffers must never change while somebody holds a
         view on them: a server that is slower than the majority may be sent them after the future is done.
         The caller keeps to ``frames_in_flight_max`` and ``frames_in_flight_bytes_max``.

@@ -20,7 +20,6 @@ from typing import Final
 from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
-from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import frame_bytes_max
 
 FRAME_MAGIC: Final = 0x5046
@@ -48,13 +47,6 @@ class FrameHeader:
     begins_with_checkpoint: bool
     first_record: int
     entries_length: int
-
-
-def frame_crc(buffers: list[Buffer]) -> int:
-    crc = 0
-    for buffer in buffers:
-        crc = crc32c(buffer, crc)
-    return crc
 
 
 def parse_header(frame: memoryview) -> FrameHeader:

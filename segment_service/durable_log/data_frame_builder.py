@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
+from crc32c import crc32c
+
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.checksums import checksum_of
 from segment_service.contracts.data_log import frame_bytes_max
 from segment_service.durable_log.data_frame import (
     ENTRY,
@@ -20,7 +23,6 @@ from segment_service.durable_log.data_frame import (
     HEADER,
     TRAILER,
     entry_bytes_min,
-    frame_crc,
 )
 
 Tag = TypeVar("Tag")
@@ -33,12 +35,15 @@ almost a frame cost more than the room that stays free."""
 
 
 class BuiltFrame(Generic[Tag]):
-    """A closed frame: its bytes as buffers, and the tags of the records that end in it, in order."""
+    """A closed frame: its bytes as buffers with their CRC32C, and the tags of the records that end in it, in order."""
 
-    __slots__ = ("begins_with_checkpoint", "buffers", "completed", "length")
+    __slots__ = ("begins_with_checkpoint", "buffers", "checksum", "completed", "length")
 
-    def __init__(self, buffers: list[Buffer], length: int, completed: list[Tag], begins_with_checkpoint: bool) -> None:
+    def __init__(
+        self, buffers: list[Buffer], checksum: int, length: int, completed: list[Tag], begins_with_checkpoint: bool
+    ) -> None:
         self.buffers = buffers
+        self.checksum = checksum
         self.length = length
         self.completed = completed
         self.begins_with_checkpoint = begins_with_checkpoint
@@ -106,10 +111,19 @@ class DataFrameBuilder(Generic[Tag]):
         self._buffers[0] = HEADER.pack(
             FRAME_MAGIC, FRAME_VERSION, self._flags, self._epoch, self._first_record, entries_length
         )
-        self._buffers.append(TRAILER.pack(frame_crc(self._buffers)))
+        checksum = checksum_of(self._buffers)
+        trailer = TRAILER.pack(checksum)
+        self._buffers.append(trailer)
         length = self._length + TRAILER.size
         check(length <= frame_bytes_max, "a frame grew beyond its limit", length=length)
-        self.full.append(BuiltFrame(self._buffers, length, self._completed, begins_with_checkpoint=bool(self._flags)))
+        frame = BuiltFrame(
+            self._buffers,
+            crc32c(trailer, checksum),
+            length,
+            self._completed,
+            begins_with_checkpoint=bool(self._flags),
+        )
+        self.full.append(frame)
         self._reset()
 
     def open_tags(self) -> list[Tag]:

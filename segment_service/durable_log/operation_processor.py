@@ -141,7 +141,7 @@ class OperationProcessor:
     def _send_one(self) -> None:
         frame = self._builder.full[0]
         failpoint(BEFORE_SEND)
-        durable = self._log.append(frame.buffers)
+        durable = self._log.append(frame.buffers, frame.checksum)
         self._builder.full.popleft()  # only now: until it is sent, its callers are answered as not sent
         self._in_flight.append(_SentFrame(frame, durable, self._clock.monotonic_s()))
         self._in_flight_bytes += frame.length

@@ -14,6 +14,7 @@ from pravega_common.invariants import check, unreachable
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.checksums import checksum_of
 from segment_service.contracts.data_log import LogAddress, LogEntry, Replication
 from segment_service.file_log.container_files import ContainerFiles, FoundLog
 from segment_service.file_log.folder import FileLogFolder
@@ -88,7 +89,7 @@ class FileDataLog(Service):
 
     # --- appending ---------------------------------------------------------------------------------------------------
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         check(self._found is not None, "append before initialize", log=self.name)
         self._read_done = True
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
@@ -98,7 +99,8 @@ class FileDataLog(Service):
             future.set_exception(refusal)
             return future
         check(len(self._queue) + len(self._writing) < frames_pending_max, "too many frames in flight", log=self.name)
-        self._queue.append(_Pending(Frame(frame, size), future, self._appended))
+        entry = Frame(frame, size, checksum_of(frame) if checksum is None else checksum)
+        self._queue.append(_Pending(entry, future, self._appended))
         self._appended += 1
         self._wake.set()
         return future

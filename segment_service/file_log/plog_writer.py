@@ -35,6 +35,7 @@ class Frame:
 
     parts: Sequence[Buffer]
     payload_bytes: int
+    checksum: int
 
     @property
     def stored_bytes(self) -> int:
@@ -87,7 +88,7 @@ class PlogWriter:
                 break
             sequence = chain.next_sequence or 0
             header = PlogEntryHeader(PlogEntryKind.DATA, epoch, sequence, acked, chain.last)
-            envelope = encode_envelope(header, frame.parts, frame.payload_bytes)
+            envelope = encode_envelope(header, frame.payload_bytes, frame.checksum)
             mark = encode_mark(self.header.salt, position, envelope_bytes + frame.payload_bytes)
             buffers += (mark, envelope, *frame.parts)
             chain.next_sequence, chain.last = sequence + 1, LogAddress(self.header.number, position)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +27,7 @@ from crc32c import crc32c
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.checksums import joined_checksum
 from segment_service.contracts.data_log import LogAddress
 
 _MAGIC: Final = b"PLGF"
@@ -66,18 +66,20 @@ class PlogEntry:
     payload: memoryview
 
 
-def encode_envelope(header: PlogEntryHeader, payload: Sequence[Buffer], payload_bytes: int) -> bytes:
-    """The 56 bytes in front of ``payload``, whose parts are read for the checksum and not copied."""
+def encode_envelope(header: PlogEntryHeader, payload_bytes: int, payload_checksum: int) -> bytes:
+    """The 56 bytes in front of a payload of this length, whose CRC32C is ``payload_checksum``."""
     previous = header.previous
     numbers = _NO_ADDRESS if previous is None else (previous.plog_number, previous.offset)
     check(envelope_bytes + payload_bytes <= append_bytes_max, "plog entry too large", payload_bytes=payload_bytes)
     fields = _FIELDS.pack(
         _MAGIC, _VERSION, header.kind, 0, header.epoch, header.sequence, header.acked, *numbers, 0, payload_bytes
     )
-    checksum = crc32c(fields)
-    for part in payload:
-        checksum = crc32c(part, checksum)
-    return fields + _CHECKSUM.pack(checksum)
+    return fields + _CHECKSUM.pack(joined_checksum(crc32c(fields), payload_checksum, payload_bytes))
+
+
+def encode_entry(header: PlogEntryHeader, payload: bytes) -> bytes:
+    """A whole entry, of a payload that is in one piece."""
+    return encode_envelope(header, len(payload), crc32c(payload)) + payload
 
 
 def decode_entry(data: Buffer, where: str) -> PlogEntry:

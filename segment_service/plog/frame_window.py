@@ -21,6 +21,7 @@ class PendingFrame:
     sequence: int
     parts: Sequence[Buffer]
     payload_bytes: int
+    checksum: int
     future: asyncio.Future[LogAddress]
     address: LogAddress = LogAddress(0, 0)  # noqa: RUF009
     answered: bool = False
@@ -35,10 +36,12 @@ class FrameWindow:
         self.sent: deque[PendingFrame] = deque()
         self.next_sequence = next_sequence
 
-    def add(self, parts: Sequence[Buffer], payload_bytes: int, future: asyncio.Future[LogAddress]) -> None:
+    def add(
+        self, parts: Sequence[Buffer], payload_bytes: int, checksum: int, future: asyncio.Future[LogAddress]
+    ) -> None:
         """Queue a frame under the next sequence number."""
         check(len(self.queue) + len(self.sent) < frames_pending_max, "too many frames in flight")
-        self.queue.append(PendingFrame(self.next_sequence, parts, payload_bytes, future))
+        self.queue.append(PendingFrame(self.next_sequence, parts, payload_bytes, checksum, future))
         self.next_sequence += 1
 
     @property

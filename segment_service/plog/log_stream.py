@@ -22,6 +22,7 @@ from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.checksums import checksum_of
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.append_quorum import means_full
 from segment_service.plog.appends import frame_bytes, frame_refusal
@@ -114,7 +115,7 @@ class LogStream(Service):
         """The number of the first frame that is not acknowledged, and where the last acknowledged one ends."""
         return self._window.first_waiting, LogAddress(self._recorded.number, self._acked_offset)
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         """See ``DurableDataLog.append``."""
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
         size = frame_bytes(frame)
@@ -122,7 +123,7 @@ class LogStream(Service):
         if refusal is not None:
             future.set_exception(refusal)
             return future
-        self._window.add(frame, size, future)
+        self._window.add(frame, size, checksum_of(frame) if checksum is None else checksum, future)
         self._send()
         return future
 
@@ -169,7 +170,7 @@ class LogStream(Service):
         plog, sent = self._active, self._window.sent
         acked = sent[0].sequence if sent else frame.sequence
         header = PlogEntryHeader(PlogEntryKind.DATA, self._epoch, frame.sequence, acked, self._sent_last)
-        envelope = encode_envelope(header, frame.parts, frame.payload_bytes)
+        envelope = encode_envelope(header, frame.payload_bytes, frame.checksum)
         frame.address = self._sent_last = LogAddress(plog.number, plog.offset)
         frame.answered = frame.refused = False
         sent.append(frame)

@@ -29,7 +29,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, check_kind, offset_max
-from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_entry
 from segment_service.plog.group_contract import FencedPlog, OpenPlog, PersistenceGroupClient
 from segment_service.plog.metadata_records import FullRecord, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
@@ -289,7 +289,7 @@ class MetadataManager:
 
     def _encode(self, payload: bytes) -> bytes:
         header = PlogEntryHeader(PlogEntryKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)
-        return encode_envelope(header, (payload,), len(payload)) + payload
+        return encode_entry(header, payload)
 
     async def _is_data(self, group: PersistenceGroupClient, plog_id: PlogId) -> bool:
         """Whether a plog has frames; one that somebody deletes has none."""

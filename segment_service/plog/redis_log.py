@@ -153,9 +153,9 @@ class RedisDataLog:
         """The same log by offsets: ``OffsetLog``."""
         return PlogOffsetLog(stream_name, self._required_stream(), self._required_manager(), self._required_client())
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         self._read_done = True
-        return self._required_stream().append(frame)
+        return self._required_stream().append(frame, checksum)
 
     async def truncate(self, up_to: LogAddress) -> None:
         await self._required_stream().truncate(up_to)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -28,6 +28,7 @@ from crc32c import crc32c
 
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.checksums import checksum_of
 
 block_bytes: Final = 64 << 10
 """Bytes of data in one block; stored in chunks and never changed. Also the most that a small read reads in vain."""
@@ -84,7 +85,7 @@ async def cut(data: Sequence[Buffer]) -> CutData:
     for first in range(0, len(blocks), checksums_per_turn):
         if first:
             await asyncio.sleep(0)
-        checksums += [_checksum(block) for block in blocks[first : first + checksums_per_turn]]
+        checksums += [checksum_of(block) for block in blocks[first : first + checksums_per_turn]]
     return CutData(blocks, checksums)
 
 
@@ -98,13 +99,6 @@ def _blocks(data: Sequence[Buffer]) -> list[list[memoryview]]:
         blocks += [[view[begin : begin + block_bytes]] for begin in range(room, len(view), block_bytes)]
         room = (room - len(view)) % block_bytes
     return blocks
-
-
-def _checksum(pieces: Iterable[memoryview]) -> int:
-    checksum = 0
-    for piece in pieces:
-        checksum = crc32c(piece, checksum)
-    return checksum
 
 
 def whole_checksum(checksums: Sequence[int]) -> int:

@@ -59,7 +59,7 @@ class InstantLog:
         for entry in nothing:
             yield entry
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogAddress] = loop.create_future()
         self._frames += 1

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 import pytest
+from crc32c import crc32c
 
 from pravega_common.errors import Fenced, InvalidArgument, PravegaError, UnknownOutcome
 from segment_service.contracts.data_log import DurableDataLog, LogAddress, LogEntry, frame_bytes_max
@@ -45,6 +46,14 @@ class DurableDataLogContract:
         entries = await read_all(await make_log(1))
         assert [entry.address for entry in entries] == addresses
         assert [bytes(entry.payload) for entry in entries] == [b"frame-%d/tail" % number for number in range(20)]
+
+    async def test_a_checksum_of_the_caller_is_as_good_as_one_of_the_log(self, make_log: MakeLog) -> None:
+        log = await make_log(1)
+        frames = [b"", b"x", os.urandom(100_000), os.urandom(frame_bytes_max)]
+        for frame in frames:
+            tail = b"/tail"[: frame_bytes_max - len(frame)]
+            await log.append([frame, tail], crc32c(frame + tail))
+        assert await payloads(await make_log(1)) == [(frame + b"/tail")[:frame_bytes_max] for frame in frames]
 
     async def test_large_frames_cross_plogs(self, make_log: MakeLog) -> None:
         log = await make_log(1)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 
 import pytest
+from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError
 from segment_service.contracts.data_log import LogAddress
@@ -47,7 +48,7 @@ class Writer:
     def prepare(self, payload: bytes, *, is_urgent: bool = False) -> Callable[[], asyncio.Future[None]]:
         """The next append, to be called in any order."""
         head = PlogEntryHeader(PlogEntryKind.DATA, self.epoch, self.sequence, self.acked, self.last)
-        envelope = encode_envelope(head, (payload,), len(payload))
+        envelope = encode_envelope(head, len(payload), crc32c(payload))
         start, size = self.end, len(envelope) + len(payload)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

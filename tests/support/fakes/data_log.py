@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from crc32c import crc32c
+
 from pravega_common.errors import DataCorruption, Fenced, InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
@@ -220,11 +222,12 @@ class InMemoryDataLog:
                 raise DataCorruption(f"container {self._container_id}: frame at {entry.address} fails its checksum")
             yield entry
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         check(self._epoch > 0, "append before initialize", container_id=self._container_id)
         self._read_done = True
         future: asyncio.Future[LogAddress] = asyncio.get_running_loop().create_future()
         payload = b"".join(frame)
+        check(checksum in (None, crc32c(payload)), "a frame has another checksum", checksum=checksum)
         refusal = self._error or frame_refusal(len(payload))
         if refusal is not None:
             future.set_exception(refusal)

@@ -26,11 +26,11 @@ class WatchedLog(InMemoryDataLog):
     in_flight: int = 0
     in_flight_max: int = 0
 
-    def append(self, frame: Sequence[Buffer]) -> asyncio.Future[LogAddress]:
+    def append(self, frame: Sequence[Buffer], checksum: int | None = None) -> asyncio.Future[LogAddress]:
         self.frames = [*getattr(self, "frames", []), sum(len(buffer) for buffer in frame)]
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
-        future = super().append(frame)
+        future = super().append(frame, checksum)
         future.add_done_callback(self._ended)
         return future
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
 from segment_service.file_log.container_files import ContainerFiles
@@ -146,7 +147,8 @@ async def test_the_end_moves_while_it_is_looked_for(tmp_path: Path) -> None:
 
         def append() -> None:
             for number in (1, 2):
-                owner.append(log.epoch, [Frame([frame(number)], len(frame(number)))])
+                data = frame(number)
+                owner.append(log.epoch, [Frame([data], len(data), crc32c(data))])
 
         files = LateFiles(append)
         found = ContainerFiles(tmp_path / "c1", container_id, 0, files).look()

@@ -9,7 +9,7 @@ import pytest
 from pravega_common.errors import DataCorruption
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.chain import Chain, find_end, sealed_entries
-from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_envelope
+from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_entry
 from segment_service.plog.plog_client import StoredEntry
 
 PLOG = 5
@@ -28,7 +28,7 @@ class Plog:
         self, *, acked: int = 0, epoch: int = 1, kind: PlogEntryKind = PlogEntryKind.DATA, payload: bytes = b"x"
     ) -> Plog:
         header = PlogEntryHeader(kind, epoch, self.sequence, acked, self.last)
-        data = encode_envelope(header, (payload,), len(payload)) + payload
+        data = encode_entry(header, payload)
         self.entries.append(StoredEntry(self.end, self.end + len(data), data))
         self.last = LogAddress(PLOG, self.end)
         self.end += len(data)

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import InvariantViolation
+from segment_service.contracts.checksums import checksum_of
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.entry import (
     PlogEntryHeader,
     PlogEntryKind,
     append_bytes_max,
     decode_entry,
+    encode_entry,
     encode_envelope,
     envelope_bytes,
 )
@@ -34,12 +36,8 @@ GOLDEN = bytes.fromhex(
 )
 
 
-def encoded(header: PlogEntryHeader, payload: bytes) -> bytes:
-    return encode_envelope(header, (payload,), len(payload)) + payload
-
-
 def test_golden_bytes() -> None:
-    assert encoded(GOLDEN_HEADER, GOLDEN_PAYLOAD) == GOLDEN
+    assert encode_entry(GOLDEN_HEADER, GOLDEN_PAYLOAD) == GOLDEN
     frame = decode_entry(GOLDEN, "here")
     assert (frame.header, bytes(frame.payload)) == (GOLDEN_HEADER, GOLDEN_PAYLOAD)
 
@@ -56,7 +54,7 @@ def test_round_trip(
 ) -> None:
     header = PlogEntryHeader(kind, epoch, sequence, sequence // 2, previous)
     payload = b"".join(parts)
-    data = encode_envelope(header, [memoryview(part) for part in parts], len(payload)) + payload
+    data = encode_envelope(header, len(payload), checksum_of(parts)) + payload
     assert len(data) == envelope_bytes + len(payload)
     frame = decode_entry(memoryview(data), "here")
     assert (frame.header, bytes(frame.payload)) == (header, payload)
@@ -91,4 +89,4 @@ def test_a_future_version_is_named() -> None:
 def test_a_frame_above_the_append_limit_is_refused() -> None:
     payload = bytes(append_bytes_max - envelope_bytes + 1)
     with pytest.raises(InvariantViolation, match="plog entry too large"):
-        encode_envelope(GOLDEN_HEADER, (payload,), len(payload))
+        encode_entry(GOLDEN_HEADER, payload)
