@@ -246,9 +246,10 @@ class SegmentAggregator:
         check(head.start <= self.stored_length < head.end, "aggregator is not settled", item=head, stored=self.stored)
         if start_offset > self.stored_length:
             # Not beyond what was read from the log: a merge that comes may have its bytes in Tier 2.
-            return Skip(_contiguous_end(self._items, start_offset)[0])
-        end, sequence = _contiguous_end(self._items, self.stored_length + write_bytes_max)
-        return Write(self.stored_length, end, sequence)
+            return Skip(min(_contiguous_end(self._items, start_offset)[0], start_offset))
+        limit = self.stored_length + write_bytes_max
+        end, sequence = _contiguous_end(self._items, limit, is_whole=True)
+        return Write(self.stored_length, min(end, limit), sequence)
 
     def settle(self) -> None:
         """Drop what Tier 2 has; merged segments that are now part of this one there move to ``ended``."""
@@ -366,13 +367,16 @@ class SegmentAggregator:
         return False
 
 
-def _contiguous_end(items: Iterable[Item], limit: int) -> tuple[int, int]:
-    """The end of the data at the head, at most ``limit``, and the last operation that brought some of it."""
+def _contiguous_end(items: Iterable[Item], limit: int, *, is_whole: bool = False) -> tuple[int, int]:
+    """The end of the first data that reaches the limit, or of the last at the head, and the last operation that brought
+    some of all up to there. ``is_whole``: of the last that does not go beyond the limit, if there is one."""
     end = sequence = -1
     for item in items:
         if not isinstance(item, Data) or (end >= 0 and item.start != end):
             break
+        if is_whole and end >= 0 and item.end > limit:
+            break  # an append that is in Tier 2 in part would be a torn event there, or no record of a table
         end, sequence = item.end, max(sequence, item.last_sequence)
         if end >= limit:
-            return limit, sequence
+            break
     return end, sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from dataclasses import replace
 
@@ -13,14 +14,18 @@ from pravega_common.runtime import failpoints
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.data_log import DurableDataLog
+from segment_service.contracts.table_store import TableEntry
 from segment_service.maintenance import tier2_restore
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.restore_plan import RestorePlan, ShorterSegment
 from segment_service.maintenance.tier2_restore import Tier2Restore
+from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.sorted_runs import run_writer
 from segment_service.storage import rolling_storage
 from segment_service.storage.chunk_names import Layout
+from segment_service.tables.table_extension import TableExtension
+from segment_service.writer.storage_writer import WriterConfig
 from tests.support.backups import flushed, write_names
 from tests.support.containers import ContainerKit, IdleWriter, read_all
 from tests.support.damaged_map import damage_shared
@@ -203,6 +208,51 @@ async def test_bytes_beyond_the_last_flush_of_the_table_are_served(kit: Kit) -> 
     container = await kit.open()
     await assert_serves(container, content)
     assert await container.get_attribute("segment-4", WRITER) == 2
+    await container.stop()
+
+
+async def under_load(kit: Kit) -> SegmentContainer:
+    """A container that brings to Tier 2 what makes a write of full size, and leaves the rest to its time."""
+    kit.back_pressure = StoreBackPressure(64 << 20)
+    kit.write_to_tier2(WriterConfig(flush_age_s=3600.0, tick_s=0.01))
+    return await kit.open()
+
+
+async def lose_tier1(kit: Kit, container: SegmentContainer, name: str) -> SegmentContainer:
+    """The restored container, which lost some of the segment's bytes."""
+    segment = container.metadata.by_name(name)
+    assert segment is not None
+    await eventually(lambda: segment.storage_length > 0, "a write comes to Tier 2")
+    await container.table.flush()
+    await crash(container)
+    kit.logs.restore(0)
+    assert (await kit.restore()).shorter.count == 1
+    return await kit.open()
+
+
+async def test_a_segment_ends_with_a_whole_append(kit: Kit) -> None:
+    """Else it would go on behind a torn event, which no reader comes past."""
+    container = await under_load(kit)
+    await container.create_segment("segment")
+    event = b"event" * 600_000
+    await asyncio.gather(*(container.append("segment", [event]) for _ in range(7)))
+    container = await lose_tier1(kit, container, "segment")
+    assert await read_all(container, "segment") == event * 5
+    await container.stop()
+
+
+async def test_a_table_ends_with_a_whole_record(kit: Kit) -> None:
+    """Else its log could not be read any more."""
+    container = await under_load(kit)
+    tables = TableExtension(container)
+    await tables.create_table("table")
+    entries = [TableEntry(b"key-%02d" % number, bytes([number]) * 900_000) for number in range(20)]
+    await asyncio.gather(*(tables.put("table", [entry]) for entry in entries))
+    container = await lose_tier1(kit, container, "table")
+    tables = TableExtension(container)
+    found = await tables.get("table", [entry.key for entry in entries])
+    assert [one.value for one in found] == [entry.value for entry in entries[:18]] + [b"", b""]
+    await tables.put("table", [entries[19]])
     await container.stop()
 
 

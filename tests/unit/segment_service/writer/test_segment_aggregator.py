@@ -57,6 +57,10 @@ MIB = 1 << 20
         ([(1, 0, 10), (2, 10, 5)], state(4, 4), 4, Write(4, 15, 2)),
         ([(1, 0, 10), (2, 10, 5)], None, 99, Skip(15)),
         ([(n, n * MIB, MIB) for n in range(40)], None, 0, Write(0, write_bytes_max, 15)),
+        ([(n, 3 * n * MIB, 3 * MIB) for n in range(9)], None, 0, Write(0, 15 * MIB, 4)),
+        ([(n, 3 * n * MIB, 3 * MIB) for n in range(9)], state(MIB), 0, Write(MIB, 15 * MIB, 4)),
+        ([(1, 0, 10), (2, 10, 20 * MIB)], None, 0, Write(0, 10, 1)),
+        ([(1, 0, 20 * MIB), (2, 20 * MIB, 10)], None, 0, Write(0, write_bytes_max, 1)),
         ([(n, n * MIB, MIB) for n in range(40)], state(39 * MIB + 1), 0, Write(39 * MIB + 1, 40 * MIB, 39)),
     ],
 )
