@@ -108,8 +108,7 @@ class MinioChunkStorage:
         await attempts(self._calls.run, self._start)
 
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
-        body = b"".join(data)
-        await self._write(name, lambda: self._put(name, body))
+        await self._write(name, lambda: self._put(name, b"".join(data)))
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
         return await self.get_with(name, offset, length, _unchanged)

@@ -1,4 +1,4 @@
-"""A start on object storage that answers and takes nothing, as a full or an overloaded one does."""
+"""Object storage that answers and takes nothing, as a full or an overloaded one does: starts on it, and puts."""
 
 from __future__ import annotations
 
@@ -75,4 +75,24 @@ async def test_one_that_refuses_is_an_error_of_the_configuration() -> None:
     with storage_on(403, "AccessDenied") as storage:
         with pytest.raises(ConfigurationError, match="AccessDenied"):
             await storage.start()
+        await storage.close()
+
+
+class Parts(tuple[bytes, ...]):
+    """The bytes of an object; notes the thread that joins them."""
+
+    joined_in: threading.Thread | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.joined_in = threading.current_thread()
+        return super().__iter__()
+
+
+async def test_a_put_is_joined_in_the_thread_that_sends_it() -> None:
+    """The loop goes on, and those that wait for a thread hold no copy of their bytes."""
+    with storage_on(503, "SlowDown") as storage:
+        parts = Parts((b"one", b"two"))
+        with pytest.raises(PravegaError, match="SlowDown"):
+            await storage.put("new", parts)
+        assert parts.joined_in not in (None, threading.main_thread())
         await storage.close()
