@@ -143,7 +143,8 @@ class _Reading:
     async def _copy(
         self, copy: _Copy, plog: PlogRecord, offset: int, chain: Chain
     ) -> AsyncIterator[tuple[LogEntry, int]]:
-        """The entries of one copy from ``offset`` on that follow one another, with their ends."""
+        """The entries of one copy from ``offset`` on that follow one another, with their ends; none behind the end at
+        which the plog was sealed: what a single server had there was sent again, to the next plog."""
         copy.error = None
         stream = PlogKeys(self._settings.prefix, plog.plog_id).stream(copy.facts.token)
         while plog.sealed is None or offset < plog.sealed:
@@ -152,7 +153,7 @@ class _Reading:
                 return
             for entry_id, fields in page:
                 where = f"plog {plog.plog_id} on {copy.server.address}, offset {fields[1].decode()}"
-                if int(fields[1]) != offset:
+                if int(fields[1]) != offset or offset == plog.sealed:
                     return
                 try:
                     entry = decode_entry(fields[3], where)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
+from segment_service.contracts.buffer import Buffer
+from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.plog import log_stream
+from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import FullRecord
 from segment_service.plog.plog import PlogId
-from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.plog_client import PlogClient, PlogSettings, ServerPlog
 from segment_service.plog.quorum_group import QuorumGroup
+from segment_service.plog.redis_connection import ConnectionLost
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
 from tests.support.fakes.cpo import InMemoryCPO
@@ -293,5 +298,32 @@ async def test_one_full_server_is_left_behind_and_two_are_waited_for(own_redis_g
     own_redis_group[0].call("CONFIG", "SET", "maxmemory", 0)
     await writing
     assert (history.error, len(history.acked)) == (None, 70)
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_what_one_server_has_behind_the_end_of_a_plog_is_in_no_reading(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An append that one server answered, and two lost, goes to the next plog; its first copy stays where it is."""
+    cpo, log, history = await started(own_redis_group)
+    send, lost_on = PlogClient.append, {server.address for server in own_redis_group[1:]}
+
+    def append(
+        self: PlogClient, plog: ServerPlog, start: int, frame: Sequence[Buffer], size: int, done: OnAppended
+    ) -> None:
+        if self.address in lost_on:
+            lost_on.remove(self.address)
+            asyncio.get_running_loop().call_later(0.2, done, ConnectionLost("the answer never came"))
+        else:
+            send(self, plog, start, frame, size, done)
+
+    monkeypatch.setattr(PlogClient, "append", append)
+    await write_frames(log, history, 10, window=1)
+    assert (history.error, len(history.acked)) == (None, 20)
+    assert log.failures_total == 1
+    groups = (PersistenceGroup("g0", tuple(server.address for server in own_redis_group)),)
+    read = [entry async for entry in RedisLogSource(groups, 2, SETTINGS).read(1)]
+    check_history(read, [history])
     await log.close()
     await check_recovered(cpo, [history])
