@@ -109,9 +109,15 @@ class PasswordAuthentication:
         name, password = credentials
         user = self._users.get(name)
         hashed = self._nobody if user is None else user.password
-        async with self._slots:
-            is_right = await asyncio.to_thread(hashed.matches, password)
-        return user if is_right else None
+        return user if await self._is_right(hashed, password) else None
+
+    async def _is_right(self, hashed: HashedPassword, password: bytes) -> bool:
+        """Whether it is the password. A hash is made to its end when its caller goes away, and has its slot until then:
+        else those who call and go away would have any number of hashes made."""
+        await self._slots.acquire()
+        making = asyncio.get_running_loop().run_in_executor(None, hashed.matches, password)
+        making.add_done_callback(lambda _: self._slots.release())
+        return await asyncio.shield(making)
 
     async def _follow_file(self) -> None:
         now_s = self._clock.monotonic_s()

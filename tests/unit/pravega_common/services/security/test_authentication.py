@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ import pytest
 from pravega_common.errors import AuthenticationFailed, ConfigurationError, Throttled
 from pravega_common.services.security import authentication
 from pravega_common.services.security.access_entries import AccessEntries, Permission
-from pravega_common.services.security.authentication import PasswordAuthentication, failed_try_pause_s
+from pravega_common.services.security.authentication import (
+    PasswordAuthentication,
+    checks_at_once_max,
+    failed_try_pause_s,
+)
 from pravega_common.services.security.password_file import HashedPassword, User, read_users, write_users
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -123,6 +128,35 @@ async def test_tries_of_one_host_leave_room_for_others(
     outcomes = [type(one) for one in await asyncio.gather(*wrong, return_exceptions=True)]
     assert outcomes == [AuthenticationFailed] * 2 + [Throttled] * 8
     await refused(known, clock, header("bob"), "10.0.0.1")  # Its tries have ended, so it is checked again.
+
+
+async def test_callers_who_go_away_leave_no_more_hashes_to_be_made(
+    file: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = PasswordAuthentication(file, clock)
+    made, may_end = threading.Semaphore(0), threading.Event()
+    begun: list[bytes] = []
+
+    def matches(_: HashedPassword, password: bytes) -> bool:
+        begun.append(password)
+        made.release()
+        may_end.wait(10)
+        return password == SECRET.encode()
+
+    monkeypatch.setattr(HashedPassword, "matches", matches)
+    for number in range(6):
+        call = asyncio.ensure_future(known.principal(header("alice", f"guess-{number}")))
+        if number < checks_at_once_max:
+            assert await asyncio.to_thread(made.acquire, timeout=5)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    good = asyncio.ensure_future(known.principal(header("alice")))
+    assert not await asyncio.to_thread(made.acquire, timeout=0.2), "another hash was begun beside those"
+    may_end.set()
+    assert (await good).name == "alice"
+    assert begun == [b"guess-0", b"guess-1", SECRET.encode()]
 
 
 def test_a_file_is_written_for_its_owner_alone_and_read_back(file: Path) -> None:
