@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import hiredis
 
-from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.invariants import check
 from pravega_common.runtime.local_socket import widen
 from pravega_common.services.cluster.redis_script import Script
@@ -119,7 +119,7 @@ class RedisConnection(asyncio.Protocol):
         except (OSError, TimeoutError) as error:
             connection.abort()
             raise Unavailable(f"Redis at {address} is not reachable: {_reason(error)}") from error
-        except PravegaError:
+        except BaseException:  # also a cancellation: nobody has the connection who could close it later
             connection.abort()
             raise
         return connection

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.cluster.redis_script import Script
+from pravega_common.services.redis_access import RedisAccess
 from segment_service.plog.redis_connection import (
     ConnectionLost,
     RedisConnection,
@@ -110,6 +112,24 @@ async def player(timers: ManualTimers) -> AsyncIterator[tuple[Player, RedisConne
     server.close()
     # A connection that is left to the collector disturbs whatever test runs then.
     await player.ended.wait()
+
+
+async def test_an_opening_that_is_cancelled_in_its_login_leaves_no_connection() -> None:
+    """A hand-over gives up what is still connecting to a server that is slow."""
+    player = Player()
+    server = await asyncio.start_server(player.serve, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    access = RedisAccess(password=SecretStr("secret"))
+    opening = asyncio.ensure_future(
+        RedisConnection.open(address, connect_timeout_s=5.0, reply_timeout_s=5.0, access=access)
+    )
+    await player.until(len(encode_command("AUTH", "secret")))
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    player.answer(b"+OK\r\n")
+    async with asyncio.timeout(2.0):
+        await player.ended.wait()
+    server.close()
 
 
 def test_commands_are_encoded() -> None:
