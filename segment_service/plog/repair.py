@@ -343,18 +343,18 @@ class LogRepair(Service):
     ) -> tuple[FenceToken, int]:
         """Let the next entry of the target's copy go to its end; returns its token and that end, behind the last intact
         entry, 0 in a copy that was made new."""
+        token = found.token if old is None else max(old.token, found.token)
         if old is not None:
             try:
                 end, behind = await _intact(target, plog_id, old, sealed)
             except DataCorruption as error:
                 self.log.warning("a damaged copy is made new", address=target.address, error=str(error))
+                await target.fence_as(plog_id, token)  # its bytes are freed under the name of the new copy
             else:
-                token = max(old.token, found.token)
                 await target.fence_as(plog_id, token)
                 if behind:
                     await target.trim(plog_id, token, end, behind)
                 return token, end
-        token = found.token if old is None else max(old.token, found.token)
         await target.remake(await source.header(plog_id), token)
         return token, 0
 

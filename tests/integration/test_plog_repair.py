@@ -13,6 +13,7 @@ from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.data_log import Replication
 from segment_service.plog import log_stream, metadata_manager, repair
+from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.plog.repair import LogRepair
@@ -304,3 +305,26 @@ async def test_what_was_truncated_is_not_repaired(own_redis_group: Servers) -> N
     await repaired(log)
     assert repair_of(log).copied_bytes < 2_000_000
     await log.close()
+
+
+def keys_of(server: RedisServer, plog_id: PlogId) -> list[str]:
+    """The names of what a server has of a plog."""
+    lines = server.call("KEYS", f"*{plog_id.random}*").decode().split()
+    return sorted(line for line in lines if plog_id.random in line)
+
+
+async def test_a_damaged_copy_that_is_made_new_leaves_nothing_of_the_old_one(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    # A log hides its plogs behind addresses, and here the open one is damaged on a server.
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].last.plog_id
+    damaged = own_redis_group[2]
+    (stream,) = [key for key in keys_of(damaged, plog_id) if not key.endswith(":m")]
+    damaged.call("XADD", stream, f"{10**9}-0", "s", "0", "d", "damage")
+    await write_frames(log, history, 50, sizes=(FRAME,))
+    await repaired(log)
+    assert repair_of(log).copied_bytes > 0
+    assert [len(keys_of(server, plog_id)) for server in own_redis_group] == [2, 2, 2]
+    await log.close()
+    await check_recovered(cpo, [history])
