@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
-from pravega_common.names import INDEX_SUFFIX, parse_segment_name
+from pravega_common.names import INDEX_SUFFIX, SegmentName, parse_segment_name
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 
@@ -26,7 +26,7 @@ class AsyncController:
 
     async def resolve(self, segment: str) -> Endpoint:
         """Return the store of a segment; a transaction's or an index segment lives where its parent does."""
-        parsed = parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
+        parsed = _parsed(segment)
         endpoint = self._endpoints.get(parsed.stream_segment)
         if endpoint is None:
             endpoint = await asyncio.to_thread(self.client.endpoint, parsed.scope, parsed.stream, parsed.segment_id)
@@ -42,8 +42,11 @@ class AsyncController:
         return known if known is not None else await asyncio.to_thread(tokens.of_segment, segment)
 
     def forget(self, segment: str) -> None:
-        """Drop all addresses, as containers move together, and the token of the stream."""
-        self._endpoints.clear()
+        """Drop the addresses that name the store of the segment, as containers move together, and the token of the
+        stream. Those of other stores stay: while one is away every call to it would have all of them asked again."""
+        gone = self._endpoints.get(_parsed(segment).stream_segment)
+        if gone is not None:
+            self._endpoints = {name: endpoint for name, endpoint in self._endpoints.items() if endpoint != gone}
         self.client.tokens.forget(segment)
 
     async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
@@ -63,3 +66,7 @@ class AsyncController:
     async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """``InvalidArgument`` where the end lies before the start."""
         return await asyncio.to_thread(self.client.segments_between, scope, stream, start, end)
+
+
+def _parsed(segment: str) -> SegmentName:
+    return parse_segment_name(segment.removesuffix(INDEX_SUFFIX))
