@@ -51,13 +51,15 @@ class ReaderGroup:
         self._unfinished: dict[str, GroupMember] = {}
 
     async def create(self, configuration: GroupConfiguration) -> ReaderGroup:
-        """Make the group where its streams start, unless it exists already: then it stays as it is.
+        """Make the group where its streams start, unless it exists already: then it stays as it is, and nothing is
+        asked about the configuration, whose cuts may be truncated by now.
 
         ``InvalidArgument`` for cuts that are not of their streams, and for an end that lies before the start.
         """
+        if await self._exists():
+            return self
         positions = await self._cluster.start_positions(configuration)
-        if configuration.end and not await self._exists():
-            await self._cluster.check_ends(configuration.end, positions)
+        await self._cluster.check_ends(configuration.end, positions)
         await self._table.create(GroupState(configuration, positions))
         return self
 

@@ -141,6 +141,32 @@ async def take(reader: EventReader, count: int) -> list[bytes]:
     return found
 
 
+async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
+    group: ReaderGroup, reader: EventReader, stream: FakeStream, segments: InMemorySegmentStore
+) -> None:
+    """A program that is started again names the cut, or the stream, from which it once began."""
+    await segments.append(S0, [framed(b"one")])
+    assert await take(reader, 1) == [b"one"]
+    await reader.refresh()
+
+    async def truncated(scope: str, name: str, cut: SegmentOffsets) -> bool:
+        raise InvalidArgument(f"{cut} names segments from before the oldest epoch on record")
+
+    async def deleted(scope: str, name: str) -> SegmentOffsets:
+        raise NotFound(f"there is no stream {scope}/{name}")
+
+    stream.is_cut_valid, stream.head_cut = truncated, deleted  # type: ignore[method-assign]
+    for configuration in (
+        GroupConfiguration({(SCOPE, STREAM): {0: 0}}, {(SCOPE, STREAM): {0: 99}}),
+        GroupConfiguration({(SCOPE, STREAM): HEAD}),
+    ):
+        again = await ReaderGroup(group._cluster, SCOPE, "g").create(configuration)
+        assert again.configuration == group.configuration
+        assert await again.readers_online() == ["r"]
+        with pytest.raises((InvalidArgument, NotFound)):
+            await ReaderGroup(group._cluster, SCOPE, "new").create(configuration)
+
+
 async def test_events_that_come_in_pieces_are_put_together(reader: EventReader, segments: InMemorySegmentStore) -> None:
     """A store may answer with any number of bytes: cut within headers, within events, and between them."""
     events = [b"", b"a", b"bc" * 20, b"", b"d" * 300]
