@@ -77,6 +77,18 @@ def _of_stream_with_token(needed: Permission | None = None) -> MethodAccess:
     return MethodAccess(needs, _with_token)
 
 
+def _of_token_alone() -> MethodAccess:
+    """Asked about no stream, it is the question of a client whether a controller that is silent answers at all. To
+    refuse it would count against the caller's host, and the answer to a refusal may be held for longer than the client
+    waits."""
+    asked = _of_stream_with_token()
+
+    def needs(request: pb.StreamInfo) -> Needs:
+        return asked.needs(request) if request.scope or request.stream else []
+
+    return MethodAccess(needs, asked.token_for)
+
+
 def _of_root(needed: Permission) -> MethodAccess:
     return MethodAccess(lambda request: [(ROOT, needed)], is_of_root=True)
 
@@ -153,7 +165,7 @@ _CONTROLLER: Final[Mapping[str, MethodAccess]] = {
     "listCompletedTransactions": _of_stream(READ),
     "noteTimestampFromWriter": _of_stream(UPDATE),
     "removeWriter": _of_stream(UPDATE),
-    "getDelegationToken": _of_stream_with_token(),
+    "getDelegationToken": _of_token_alone(),
     "createKeyValueTable": _of_scope(lambda request: str(request.scope), UPDATE),
     "deleteKeyValueTable": _of_table(UPDATE),
     "getKeyValueTableConfiguration": _of_table(READ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,8 +14,12 @@ import grpc
 import pytest
 
 from controller_service.api.grpc.method_access import METHODS
+from controller_service.api.refused_calls import refusals_per_peer_per_s_default
 from controller_service.api.rest.access_guard import NEEDS, OPEN
 from controller_service.service import Controller
+from controller_service.store.records import Key
+from controller_service.store.stream_context import StreamContext
+from controller_service.store.stream_store import StreamStore
 from pravega_common.proto import (
     cluster_health_pb2,
     commit_operations_pb2,
@@ -27,6 +32,9 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_common.services.security.access_entries import AccessEntries, Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
 from pravega_common.services.security.password_file import HashedPassword, User, write_users
+from pravega_streams.controller import transport
+from pravega_streams.controller.client import ControllerClient
+from pravega_streams.credentials import BasicCredentials
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.security import tokens_of
 
@@ -124,11 +132,36 @@ async def test_who_has_no_permission_is_refused_every_call_about_something(close
         if method.name in ("getControllerServerList", "listScopes"):
             continue
         request = method.input_type._concrete_class()
+        if method.name == "getDelegationToken":
+            request.scope = "s"
         if "sink" in request.DESCRIPTOR.fields_by_name:
             request.sink.destination = "s/*"
         if "streams" in request.DESCRIPTOR.fields_by_name:
             request.streams.add(scope="s", stream="t")
         assert (await closed.call("nothing", service, method, request))[0] is DENIED, method.name
+
+
+async def test_a_slow_call_goes_on_while_others_of_its_host_are_refused(
+    closed: Closed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client asks whether a silent controller answers at all: no refusal, whose answer would be held."""
+    assert (await closed.ask("nothing", "getDelegationToken", pb.StreamInfo())) == (OK, pb.DelegationToken())
+    assert (await closed.ask(None, "getDelegationToken", pb.StreamInfo()))[0] is UNKNOWN
+
+    found = StreamStore.open
+
+    async def slow(self: StreamStore, scope: str, stream: str, *keys: Key[Any]) -> StreamContext:
+        # Time is the subject: the call outlasts the client's silence and its question together.
+        await asyncio.sleep(1.5)
+        return await found(self, scope, stream, *keys)
+
+    monkeypatch.setattr(StreamStore, "open", slow)
+    monkeypatch.setattr(transport, "probe_time_max_s", 0.5)
+    closed.controller.grpc.refused._shares.note("127.0.0.1", 10 * refusals_per_peer_per_s_default)
+    address = f"tcp://127.0.0.1:{closed.controller.grpc.port}"
+    client = ControllerClient(address, attempts=1, silence_s=0.2, credentials=BasicCredentials("reader", PASSWORD))
+    assert await asyncio.to_thread(client.stream_exists, "s", "t")
+    client.close()
 
 
 @pytest.mark.parametrize(
