@@ -89,11 +89,15 @@ class ReaderGroups:
     async def update(
         self, scope: str, group: str, group_id: str, generation: int, config: ReaderGroupConfig
     ) -> int | None:
-        """The new generation; None without such a group. ``ConfigMismatch``; ``InvalidArgument`` as in ``create``."""
+        """The new generation; None without such a group. ``ConfigMismatch``; ``InvalidArgument`` as in ``create``.
+
+        An update that was done is done: who lost its answer asks again, also another controller.
+        """
         record = await self.records.get(scope, group)
         if record is None or record.state is not ScopeMemberState.ACTIVE:
             return None
-        if record.group_id != group_id or record.generation != generation:
+        was_done = record.generation == generation + 1 and record.config == config
+        if record.group_id != group_id or not (record.generation == generation or was_done):
             raise ConfigMismatch(f"reader group {scope}/{group} has generation {record.generation}, not {generation}")
         await self._subscriptions.require_room(scope, group, subscribed(config))
         details: dict[str, Any] = {"generation": generation, "config": encode(config).decode()}

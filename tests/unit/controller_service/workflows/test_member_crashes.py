@@ -305,3 +305,20 @@ async def test_of_two_configurations_at_one_generation_one_is_refused(controller
             assert outcome == 1
         else:
             assert isinstance(outcome, ConfigMismatch)
+
+
+async def test_an_update_whose_answer_was_lost_answers_the_same_again(controller: Controller) -> None:
+    """A client repeats it, at another controller perhaps, and names the generation that it knows."""
+    await controller.store.create_scope("scope")
+    for name in ("one", "both", "two"):
+        assert await controller.parts.workflows.create.create("scope", name, STREAM)
+    await create_group(controller)
+    groups = controller.parts.groups
+    for _ in range(2):
+        assert await groups.update("scope", "group", GROUP_ID, 0, group_config("scope/two")) == 1
+    for generation, config in ((0, group_config("scope/one")), (2, group_config("scope/two"))):
+        with pytest.raises(ConfigMismatch):
+            await groups.update("scope", "group", GROUP_ID, generation, config)
+    assert await groups.update("scope", "group", GROUP_ID, 1, group_config("scope/one")) == 2
+    with pytest.raises(ConfigMismatch):
+        await groups.update("scope", "group", GROUP_ID, 0, group_config("scope/two"))
