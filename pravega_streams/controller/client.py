@@ -264,10 +264,23 @@ class ControllerClient:
     # Transactions
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
+        """``NotFound``, ``StreamSealed``, ``InvalidArgument`` for the lease."""
         request = pb.CreateTxnRequest(streamInfo=stream_info(scope, stream), lease=lease_ms)
-        reply = self._ask("createTransaction", request)
+        reply = self._transport.controller(
+            "createTransaction", request, refusal=lambda: self._sealed_error(scope, stream)
+        )
         segments = tuple(range_from(item) for item in reply.activeSegments)
         return NewTransaction(transaction_from(reply.txnId), segments)
+
+    def _sealed_error(self, scope: str, stream: str) -> StreamSealed | None:
+        """The error for a sealed stream: it has the status of one that is being created, for which waiting helps."""
+        try:
+            reply = self._transport.controller("getCurrentSegments", stream_info(scope, stream), attempts=1)
+        except PravegaError:
+            return None
+        if reply.segmentRanges:
+            return None
+        return StreamSealed(f"stream {scope}/{stream} is sealed and takes no further transactions")
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus:
         request = pb.PingTxnRequest(

@@ -67,6 +67,8 @@ _CONTROLLER: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
 _SILENT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 _Failed = tuple[grpc.RpcError, int]
 """The error of an attempt, and the index of the controller that it was for."""
+Refusal = Callable[[], PravegaError | None]
+"""Finds out why a call will never succeed, which its status does not tell; None if it may."""
 
 
 class _Hangs(grpc.RpcError):
@@ -119,8 +121,11 @@ class ControllerTransport:
         self._sleep = sleep
         self._channels: dict[int, grpc.Channel] = {}
 
-    def controller(self, method: str, request: Any) -> Any:
-        return self._call(_CONTROLLER, method, request)
+    def controller(
+        self, method: str, request: Any, *, attempts: int | None = None, refusal: Refusal = lambda: None
+    ) -> Any:
+        """``attempts``: fewer than for other calls. ``refusal``: asked after an attempt that ended with INTERNAL."""
+        return self._call(_CONTROLLER, method, request, attempts, refusal)
 
     def transaction_sets(self, method: str, request: Any) -> Any:
         return self._call(_service_of(request, "TransactionSets"), method, request)
@@ -142,11 +147,18 @@ class ControllerTransport:
             channel.close()
         self._channels.clear()
 
-    def _call(self, service: ServiceDescriptor, method: str, request: Any) -> Any:
+    def _call(
+        self,
+        service: ServiceDescriptor,
+        method: str,
+        request: Any,
+        attempts: int | None = None,
+        refusal: Refusal = lambda: None,
+    ) -> Any:
         delay_s, refusals = retry_delay_min_s, TlsRefusals(self.endpoints)
-        began_s = self._now_s()
+        began_s, attempts = self._now_s(), attempts or self._attempts
         sent: _Failed | None = None
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, attempts + 1):
             index = self._choice.next()
             try:
                 answer = self._ask(index, service, method, request)
@@ -160,12 +172,14 @@ class ControllerTransport:
                 self._choice.failed(index)
             if code is grpc.StatusCode.UNAVAILABLE:
                 refusals.check(index, failure)
+            if code is grpc.StatusCode.INTERNAL and (refused := refusal()) is not None:
+                raise refused from failure
             if not was_unsent(failure):
                 sent = failure, index
-            if code not in _RETRIED or attempt == self._attempts:
+            if code not in _RETRIED or attempt == attempts:
                 break
             if self._now_s() - began_s + delay_s > notice_time_max_s:
-                left_s = self._time_left_s(delay_s, self._attempts - attempt, isinstance(failure, _Hangs))
+                left_s = self._time_left_s(delay_s, attempts - attempt, isinstance(failure, _Hangs))
                 self._notice.failed(self.endpoints[index], failure, left_s)
             self._sleep(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, retry_delay_max_s)

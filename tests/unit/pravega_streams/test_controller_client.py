@@ -21,6 +21,7 @@ from pravega_common.errors import (
     InvalidArgument,
     NotFound,
     StreamNotSealed,
+    StreamSealed,
     Unavailable,
     UnknownOutcome,
     UnsupportedOperation,
@@ -153,6 +154,43 @@ def test_refusals_have_their_own_errors(client: ControllerClient) -> None:
         client.current_segments("s", "t")
     with pytest.raises(UnsupportedOperation):
         client.head_cut("s", "t")
+
+
+class Beginning(ControllerServiceServicer):
+    """Answers as a controller does about a stream that is being created for the first ``creating`` calls, and is open
+    or sealed then."""
+
+    def __init__(self, *, creating: int, sealed: bool) -> None:
+        self.calls = 0
+        self.creating = creating
+        self.sealed = sealed
+
+    def createTransaction(self, request: pb.CreateTxnRequest, context: grpc.ServicerContext) -> pb.CreateTxnResponse:
+        self.calls += 1
+        if self.calls <= self.creating or self.sealed:
+            context.abort(grpc.StatusCode.INTERNAL, f"Stream: {request.streamInfo.stream} State: …")
+        return pb.CreateTxnResponse(txnId=pb.TxnId(highBits=1, lowBits=2))
+
+    def getCurrentSegments(self, request: pb.StreamInfo, context: grpc.ServicerContext) -> pb.SegmentRanges:
+        if self.calls <= self.creating:
+            context.abort(grpc.StatusCode.INTERNAL, f"Stream: {request.stream} State: CREATING")
+        return pb.SegmentRanges(segmentRanges=[] if self.sealed else [pb.SegmentRange()])
+
+
+@pytest.mark.parametrize("creating", [0, 3])
+def test_a_transaction_on_a_sealed_stream_is_refused_and_one_on_a_new_stream_waits(creating: int) -> None:
+    """A controller answers INTERNAL to both, as Pravega's does."""
+    for sealed in (True, False):
+        beginning = Beginning(creating=creating, sealed=sealed)
+        with serving(beginning) as port:
+            client = ControllerClient(f"tcp://127.0.0.1:{port}", sleep=lambda seconds: None)
+            if sealed:
+                with pytest.raises(StreamSealed, match="s/t is sealed"):
+                    client.create_transaction("s", "t", 30_000)
+            else:
+                assert client.create_transaction("s", "t", 30_000).segments == ()
+            client.close()
+        assert beginning.calls == creating + 1
 
 
 def test_nobody_there_is_unavailable() -> None:
