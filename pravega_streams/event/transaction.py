@@ -92,7 +92,12 @@ class Transaction:
                 self._scope, self._stream, self.transaction_id, writer_id=self._writer_id, time_ms=time_ms
             )
         deadline_s = time.monotonic() + commit_time_max_s
-        while wait and self.state() is not TransactionState.COMMITTED:
+        while wait and (state := self.state()) is not TransactionState.COMMITTED:
+            if state in (TransactionState.ABORTING, TransactionState.ABORTED):
+                raise TransactionFailed(
+                    f"transaction {self.transaction_id} is {state.name}: it was to be committed, lost data, and an "
+                    "operator gave it up"
+                )
             if time.monotonic() > deadline_s:
                 raise UnknownOutcome(
                     f"transaction {self.transaction_id} is to be committed, and not readable after "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ from pravega_common.model.transactions import NewTransaction, TransactionState
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller import client as controller_client
 from pravega_streams.controller.client import ControllerClient
+from pravega_streams.errors import TransactionFailed
 from pravega_streams.event import transaction
 from pravega_streams.event.transaction import Transaction
 
@@ -36,13 +39,23 @@ def test_a_scale_that_takes_longer_may_be_done(monkeypatch: pytest.MonkeyPatch) 
     client.close()
 
 
-def test_a_commit_that_takes_longer_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "commit_time_max_s", 0.1)
-    controller = SimpleNamespace(
-        commit_transaction=lambda *_: None, transaction_state=lambda *_: TransactionState.COMMITTING
-    )
+def begun(states: Iterator[TransactionState]) -> Transaction:
+    """A transaction whose commit is taken, and whose state is asked for again and again then."""
+    controller = SimpleNamespace(commit_transaction=lambda *_: None, transaction_state=lambda *_: next(states))
     client: Any = SimpleNamespace(controller=controller, segments=SimpleNamespace(endpoints=None))
     made = NewTransaction(uuid.UUID(int=7), (SegmentRange("s", "t", 0, 0.0, 1.0),))
-    begun = Transaction(client, "s", "t", made, 30_000)
+    return Transaction(client, "s", "t", made, 30_000)
+
+
+def test_a_commit_that_takes_longer_may_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "commit_time_max_s", 0.1)
     with pytest.raises(UnknownOutcome, match=r"is to be committed, and not readable after 0 s; ask for its state"):
-        begun.commit()
+        begun(itertools.repeat(TransactionState.COMMITTING)).commit()
+
+
+@pytest.mark.parametrize("end", [TransactionState.ABORTING, TransactionState.ABORTED])
+def test_a_commit_that_an_operator_gave_up_is_not_waited_for(end: TransactionState) -> None:
+    states = iter([TransactionState.COMMITTING, end])
+    with pytest.raises(TransactionFailed, match=rf"is {end.name}: .*lost data"):
+        begun(states).commit()
+    assert next(states, None) is None
