@@ -32,6 +32,9 @@ from pravega_spark.rows.framing import event_bytes_max
 _LENGTH: Final = struct.Struct(">I")
 _WRAPPED: Final = frozenset({"event", "event_base64", "key", "segment", "offset"})
 """The members of a line that holds an event, and is not one itself."""
+line_bytes_max: Final = 6 * event_bytes_max + 1024 * 1024
+"""Largest line that holds an event: a control character takes six bytes in JSON, and the rest is for the other members.
+Whether the event in it is too large is known when the line is whole, and its writer says so."""
 SINK_SCHEMA: Final = pa.schema([("event", pa.binary()), ("routing_key", pa.string())])
 
 
@@ -67,9 +70,15 @@ class Parser:
             used = data.rfind(b"\n") + 1
             events = data[: used - 1].split(b"\n") if used else []
         self._held = data[used:]
-        if len(self._held) > event_bytes_max + _LENGTH.size:
-            raise InvalidArgument(f"event {self.events_seen + len(events) + 1} is larger than {event_bytes_max} bytes")
+        self._check_held(self.events_seen + len(events) + 1)
         return self._batch(events)
+
+    def _check_held(self, number: int) -> None:
+        """An event without an end must not fill the memory."""
+        if self.format is Format.JSON and len(self._held) > line_bytes_max:
+            raise InvalidArgument(f"the line of event {number} is larger than {line_bytes_max} bytes")
+        if self.format is not Format.JSON and len(self._held) > event_bytes_max + _LENGTH.size:
+            raise InvalidArgument(f"event {number} is larger than {event_bytes_max} bytes")
 
     def end(self) -> pa.RecordBatch:
         """Returns the rest: a last line without a newline is an event."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.event_formats import Format, Parser, printer_of
+from pravega_spark.commands.event_formats import Format, Parser, line_bytes_max, printer_of
 from pravega_spark.rows.framing import event_bytes_max
 
 
@@ -62,6 +62,17 @@ def test_length_prefixed_input_that_is_none() -> None:
 def test_an_endless_line_is_an_error_before_it_fills_the_memory() -> None:
     with pytest.raises(InvalidArgument, match=f"event 2 is larger than {event_bytes_max} bytes"):
         Parser(Format.LINES).feed(b"one\n" + b"x" * (event_bytes_max + 5))
+    with pytest.raises(InvalidArgument, match=f"the line of event 2 is larger than {line_bytes_max} bytes"):
+        Parser(Format.JSON).feed(b"{}\n" + b" " * (line_bytes_max + 1))
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"\x01"])
+def test_a_json_line_may_be_larger_than_an_event(byte: bytes) -> None:
+    """Base64 takes a third more than the event, and a control character six bytes for one."""
+    large = byte * event_bytes_max
+    line = printed(Format.JSON, [large])
+    assert events(Parser(Format.JSON, key="k"), line[:-2] + b', "key": "k"}\n') == [large]
+    assert parsed(Parser(Format.JSON), line, [len(line) - 2]) == [(large, None)]
 
 
 @pytest.mark.parametrize(
