@@ -265,6 +265,7 @@ class StreamPositions:
         As a start nothing that was written at the time or later lies before it, as an end everything from before does:
         in between lies at most a stretch of the index in each segment. ``UnsupportedOperation`` without an index.
         """
+        self.events.forget()  # An index of before leaves out what was written since, as if that was later.
         cut, infos = self.advanced(self.head())
         while True:
             taken = {

@@ -870,6 +870,20 @@ class TestTime:
         streams.append("t", 0, numbered(9, 12))
         assert query.all() == []
 
+    def test_an_end_that_came_between_two_triggers(self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What the last trigger knew of the index is not all that was written before the end."""
+        clock = {"now": 1_000_000}
+        monkeypatch.setattr("pravega_spark.source.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        streams.create("t")
+        streams.append("t", 0, numbered(0, 4))
+        query = Query(timed(streams, start_time="0", end_time="1030000", max_events_per_trigger="1"))
+        assert query.step() == [numbered(0, 1)]
+        clock["now"] += 20_000
+        streams.append("t", 0, numbered(4, 6))
+        clock["now"] += 40_000
+        assert query.all() == numbered(1, 6)
+
 
 def timed(streams: FakeStreams, **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
