@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from pravega_common.errors import (
     DataCorruption,
     InvalidArgument,
     NotFound,
+    SegmentError,
     UnknownOutcome,
 )
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
@@ -21,6 +23,9 @@ from pravega_spark.source.read_bound import ReadBound, ended_at
 from pravega_spark.source.segment_events import SegmentEvents
 from pravega_spark.source.segment_history import SegmentHistory
 from pravega_spark.source.uncovered_keys import UncoveredKeys
+
+walks_max: Final = 3
+"""How often a time is looked for at most, from the head on, when the stream is truncated meanwhile."""
 
 _log = logging.getLogger(__name__)
 
@@ -265,6 +270,15 @@ class StreamPositions:
         As a start nothing that was written at the time or later lies before it, as an end everything from before does:
         in between lies at most a stretch of the index in each segment. ``UnsupportedOperation`` without an index.
         """
+        for _ in range(walks_max - 1):
+            try:
+                return self._walked_to_time(time_ms, as_end=as_end)
+            except (DataCorruption, NotFound, SegmentError) as error:
+                _log.info("stream %s/%s changed while a time was looked for: %s", self.scope, self.stream, error)
+        return self._walked_to_time(time_ms, as_end=as_end)
+
+    def _walked_to_time(self, time_ms: int, *, as_end: bool) -> SegmentOffsets:
+        """Go from the head over scaling to a time. Raises for what is truncated on the way, which nobody has missed."""
         self.events.forget()  # An index of before leaves out what was written since, as if that was later.
         cut, infos = self.advanced(self.head())
         while True:

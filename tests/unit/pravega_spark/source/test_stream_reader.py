@@ -884,6 +884,27 @@ class TestTime:
         clock["now"] += 40_000
         assert query.all() == numbered(1, 6)
 
+    @pytest.mark.parametrize("call", ["head_cut", "segment_infos", "boundaries"])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_what_is_truncated_while_a_time_is_looked_for_is_not_missed(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, call: str, fails: str
+    ) -> None:
+        """It lies before what the walk from the head leads to, or is no more there when the read begins."""
+        segments = self.filled(streams, monkeypatch)
+        asked = getattr(streams.gateway, call)
+        times = {"start_time": "3000", "end_time": "4000"}
+        source = timed(streams, fail_on_data_loss=fails, **times)
+
+        def truncating(*given: Any) -> Any:
+            if call == "boundaries":
+                streams.gateway.truncate_stream("s", "t", dict.fromkeys(segments, 0))
+            found = asked(*given)
+            streams.gateway.truncate_stream("s", "t", dict.fromkeys(segments, 0))
+            return found
+
+        monkeypatch.setattr(streams.gateway, call, truncating)
+        assert sorted(Query(source).all()) == sorted(self.of(3) + [b"event-0040"] * 2)
+
 
 def timed(streams: FakeStreams, **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
