@@ -19,7 +19,7 @@ from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
 from segment_service.maintenance.index_examination import examine_indexes
 from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
-from segment_service.maintenance.read_only import ContainerReader
+from segment_service.maintenance.read_only import ContainerReader, refuse_unknown_containers
 from segment_service.maintenance.segment_examination import Progress, SegmentExamination, Suspect
 from segment_service.metadata.segment_record import read_record
 from segment_service.metadata_table.metadata_table import id_key, name_key, stored_length
@@ -72,7 +72,9 @@ class StoreDoctor:
         self._progress = progress
 
     async def examine(self, containers: int, only: Sequence[int] = (), *, deep: bool = False) -> StoreReport:
-        """Examine all containers, or those in ``only``. ``Unavailable`` if Tier 2 does not answer."""
+        """Examine all containers, or those in ``only``. ``Unavailable`` if Tier 2 does not answer,
+        ``ConfigurationError`` for a container that is not of the cluster: one that never ran is sound."""
+        refuse_unknown_containers(only, containers)
         report = StoreReport([])
         marked = await marked_container_counts(self._chunks)
         if marked and marked != {str(containers)}:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
-from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -35,6 +35,13 @@ reader_epoch: Final = 2**63
 
 walks_max: Final = 100
 """How often a walk over the table goes on with a newer manifest because the one before was replaced."""
+
+
+def refuse_unknown_containers(only: Sequence[int], containers: int) -> None:
+    """``ConfigurationError`` if an operator names a container that the cluster has not."""
+    outside = [one for one in only if not 0 <= one < containers]
+    if outside:
+        raise ConfigurationError(f"container {outside[0]}: there are containers 0 to {containers - 1}")
 
 
 class NoGarbage(GarbageCollector):

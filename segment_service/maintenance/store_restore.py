@@ -15,7 +15,7 @@ from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
-from segment_service.maintenance.read_only import ContainerReader
+from segment_service.maintenance.read_only import ContainerReader, refuse_unknown_containers
 from segment_service.maintenance.restore_plan import RestorePlan
 from segment_service.maintenance.tier2_restore import LogRestart, Tier2Restore
 from segment_service.store import marked_container_counts
@@ -62,9 +62,7 @@ class StoreRestore:
                 f"store.containers = {containers}, but Tier 2 was made with {' and '.join(sorted(marked)) or 'no'} "
                 "containers: use the settings of the cluster's stores"
             )
-        outside = [one for one in only if not 0 <= one < containers]
-        if outside:
-            raise ConfigurationError(f"container {outside[0]}: there are containers 0 to {containers - 1}")
+        refuse_unknown_containers(only, containers)
         await refuse_running_stores(self._cpo)
         return [await self._plan_one(container_id) for container_id in only or range(containers)]
 

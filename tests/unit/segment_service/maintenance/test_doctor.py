@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import ConfigurationError, Unavailable
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.maintenance import log_reading
 from segment_service.maintenance.doctor import StoreDoctor
@@ -98,6 +98,12 @@ async def test_a_container_that_never_ran_is_sound(kit: ContainerKit) -> None:
     report = await doctor(kit).examine(2)
     assert report.count == 0 and [one.epoch for one in report.containers] == [0, 0]
     assert json.loads(json.dumps(report.to_json()))["is_sound"] is True
+
+
+@pytest.mark.parametrize("number", [-1, 2])
+async def test_a_container_that_the_cluster_has_not_is_refused(kit: ContainerKit, number: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"container {number}: there are containers 0 to 1"):
+        await doctor(kit).examine(2, [0, number])
 
 
 async def test_work_under_the_examination_is_not_reported(kit: ContainerKit, written: SegmentContainer) -> None:
