@@ -24,11 +24,20 @@ def main() -> None:
     from pravega_common.errors import PravegaError
 
     try:
-        _command()()
+        try:
+            _command()()
+        finally:
+            if sys.stdout is not None:  # none where it was closed before the start
+                sys.stdout.flush()
     except PravegaError as error:
         sys.exit(f"pravega-spark: {error}")
     except ModuleNotFoundError as error:
         exit_lacking("pravega-spark", error)
+    except OSError as error:
+        # A full disk behind standard output, say. Python would complain once more when it closes that.
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1 if isinstance(error, BrokenPipeError) else f"pravega-spark: {error}")
 
 
 def _command() -> Callable[[], None]:

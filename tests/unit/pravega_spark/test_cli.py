@@ -1,0 +1,50 @@
+"""What cannot be printed is one sentence and exit status 1, as every other error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = Path("/dev/full")
+"""Every write to it fails as on a full disk."""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="a device of Linux")
+@pytest.mark.parametrize("count", [1, 100_000], ids=["at the end", "in the middle"])
+def test_a_full_disk_is_one_sentence(count: int) -> None:
+    with FULL.open("w") as output:
+        done = _run(count, output.fileno())
+    assert (done.returncode, done.stderr) == (1, "pravega-spark: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("count", [1, 100_000], ids=["at the end", "in the middle"])
+def test_nothing_is_said_where_nobody_reads_the_pipe(count: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = _run(count, writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_command_needs_no_standard_output() -> None:
+    done = _run(1, None)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _run(count: int, output: int | None) -> subprocess.CompletedProcess[str]:
+    """Runs a command that prints this many lines; a few stay in a buffer until its end. No output: it is closed."""
+    code = (
+        "import sys, typer\nfrom pravega_spark import application, cli\n"
+        f"made = typer.Typer()\nmade.command()(lambda: print('line\\n' * {count}))\n"
+        "application.make_application = lambda arguments: made\nsys.argv[1:] = []\ncli.main()"
+    )
+    words = [sys.executable, "-c", code]
+    if output is None:
+        words = ["sh", "-c", 'exec "$0" "$@" >&-', *words]
+    return subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
