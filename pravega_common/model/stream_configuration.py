@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScalingPolicy
+
+tags_max: Final = 127
+tag_chars_max: Final = 255
+"""What a controller takes, of a stream and of a tag: docs/controller-api.md 10."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pravega_common.errors import (
 )
 from pravega_common.model.retention import RetentionType
 from pravega_common.model.scaling import ScaleType
-from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max
 from pravega_common.names import (
     scoped_name,
     validate_scope_name,
@@ -72,8 +72,6 @@ TABLE_OPTIONS: Final = frozenset(
 )
 """Options that a tag of a stream may set."""
 _TABLE_OPTIONS: Final = {name.replace("_", "") for name in TABLE_OPTIONS}
-tag_chars_max: Final = 256
-"""Longest tag that a controller takes."""
 
 _KINDS: Final[tuple[tuple[type[PravegaError], str], ...]] = (
     (ScopeNotFound, "no_such_scope"),

@@ -10,12 +10,10 @@ from controller_service.store.records import EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import NO_MAXIMUM, RetentionType
 from pravega_common.model.scaling import scaling_number_max
-from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max, tags_max
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import configuration_from, segment_id_to
 
-tags_max: Final = 127
-tag_chars_max: Final = 255
 continuation_chars_max: Final = 4_096
 
 END_TOKEN: Final = base64.b64encode(b"end").decode()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from controller_service.api.grpc.messages import page_start, page_token, tag_chars_max
+from controller_service.api.grpc.messages import page_start, page_token
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.visible_page import visible_page
 from controller_service.store.scope_store import STREAMS_LIST
 from pravega_common.errors import InvalidArgument, ScopeNotEmpty, ScopeNotFound, SegmentNotFound
+from pravega_common.model.stream_configuration import tag_chars_max
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.services.security.access_entries import scope_resource, stream_resource

@@ -10,17 +10,17 @@ from typing import Any, cast
 
 import pytest
 
+from controller_service.api.grpc.messages import check_configuration
 from pravega_common.errors import InvalidArgument, StreamNotSealed, UnknownOutcome
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
-from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max
 from pravega_spark.jvm.catalog_helper import (
     TABLE_OPTIONS,
     CatalogCalls,
     creation_options,
     options_of_tags,
     serve,
-    tag_chars_max,
     tags_of_options,
 )
 from pravega_spark.options.definitions import OPTIONS
@@ -188,8 +188,18 @@ def test_tags_hold_any_value_and_leave_the_users_tags_alone() -> None:
     assert options_of_tags([*tags, "theirs", "spark=not ours"]) == options
     longest = tag_chars_max - len("spark.option.format=")
     assert tags_of_options({"format": "x" * longest})
-    with pytest.raises(InvalidArgument, match="257 characters"):
+    with pytest.raises(InvalidArgument, match="256 characters"):
         tags_of_options({"format": "x" * (longest + 1)})
+
+
+def test_what_is_kept_with_a_stream_is_what_a_controller_takes() -> None:
+    for length in range(200, 300):
+        try:
+            tags = tags_of_options({"format": "x" * length})
+        except InvalidArgument:
+            return
+        check_configuration(StreamConfiguration(tags=tags))
+    pytest.fail("no option is too long")
 
 
 NOT_OF_A_TABLE = [
