@@ -49,6 +49,9 @@ OLD_FORMS: Final = (
 HEADING: Final = re.compile(rf"^#+ (?P<title>(?:(?P<number>{_NUMBER})\.? )?.*)$", re.MULTILINE)
 LINK: Final = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 PATH: Final = re.compile(rf"`(?P<path>(?:{'|'.join(FOLDERS)})/[\w./-]*[\w/-])`")
+MADE: Final = re.compile(r"^pravega_spark/jars/")
+"""Paths that a build makes."""
+MODULE: Final = re.compile(r"`(?P<module>\w+\.py)`")
 SECTION_OF_THIS_PAGE: Final = re.compile(rf"\b[Ss]ections? (?P<numbers>{_NUMBER}(?:(?:,| and) {_NUMBER})*)")
 
 
@@ -143,8 +146,20 @@ def test_paths_that_documents_name_exist() -> None:
     wrong = {
         f"{name}: {found['path']}"
         for name, text in documents().items()
-        if name.startswith("docs/") or "/" not in name
         for found in PATH.finditer(text)
-        if not (ROOT / found["path"]).exists()
+        if not (ROOT / found["path"]).exists() and not MADE.search(found["path"])
+    }
+    assert not wrong
+
+
+def test_modules_that_readmes_of_folders_name_exist() -> None:
+    """By its name alone where the folder is clear: some file of the repository has it."""
+    names = {name.rpartition("/")[2] for name in texts()} | {THIS.name}
+    wrong = {
+        f"{name}: {found['module']}"
+        for name, text in documents().items()
+        if "/" in name and name.endswith("README.md")
+        for found in MODULE.finditer(text)
+        if found["module"] not in names
     }
     assert not wrong
