@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -43,18 +43,19 @@ class AccessControl:
     authentication: Authentication
     tokens: DelegationTokens
 
-    def token(self, caller: Principal, scope: str, stream: str) -> str:
-        """A token for one stream with exactly what the caller may do there; empty if that is nothing.
+    def token(self, caller: Principal, scope: str, stream: str, others: Iterable[str] = ()) -> str:
+        """A token for one stream, and other resources of its name, with exactly what the caller may do there; empty if
+        that is nothing.
 
         Readers write the state of their group, so who may read a group may update the stream of its state.
         """
         resource = stream_resource(scope, stream)
-        permission = caller.entries.permission(resource)
-        if stream.startswith(READER_GROUP_PREFIX) and permission is not Permission.NONE:
-            permission = Permission.READ_UPDATE
-        if permission is Permission.NONE:
+        granted = {name: caller.entries.permission(name) for name in (resource, *others)}
+        if stream.startswith(READER_GROUP_PREFIX) and granted[resource] is not Permission.NONE:
+            granted[resource] = Permission.READ_UPDATE
+        if not any(granted.values()):
             return ""
-        return self.tokens.sign(caller.name, {resource: permission})
+        return self.tokens.sign(caller.name, granted)
 
 
 class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -80,12 +81,14 @@ class AccessGuard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             CALLER.set(caller)
             if access is None or behaviour is None:
                 raise AccessDenied(f"{method} is not a call that anybody may make")
-            for resource, needed in access.needs(request):
-                caller.require(resource, needed)
+            instead = access.instead(request)
+            if not instead or not all(caller.entries.permits(*need) for need in instead):
+                for resource, needed in access.needs(request):
+                    caller.require(resource, needed)
             answer = await behaviour(request, context)
             stream = access.token_for(request)
             if stream is not None:
-                answer.delegationToken = self._access.token(caller, *stream)
+                answer.delegationToken = self._access.token(caller, *stream, [resource for resource, _ in instead])
             return answer
 
         return call

@@ -28,11 +28,13 @@ _WRITING: Final = (pb.StreamInfo.WRITE, pb.StreamInfo.READ_WRITE)
 @dataclass(frozen=True, slots=True)
 class MethodAccess:
     """``needs``: the resources that a request is about, and the permission on each; none for what every user may do.
-    ``token_for``: scope and stream for which the answer carries a delegation token, or None. ``is_of_root``: whether
-    it is about the whole cluster."""
+    ``token_for``: scope and stream for which the answer carries a delegation token, or None. ``instead``: what it may
+    be about as well, by the same name: these permissions will do, and the token is for both; none for most calls.
+    ``is_of_root``: whether it is about the whole cluster."""
 
     needs: Callable[[Any], Needs]
     token_for: Callable[[Any], tuple[str, str] | None] = lambda request: None
+    instead: Callable[[Any], Needs] = lambda request: []
     is_of_root: bool = False
 
 
@@ -66,27 +68,41 @@ def _with_token(request: Any) -> tuple[str, str] | None:
     return None if _stream_of(request).accessOperation == pb.StreamInfo.NONE else _named(request)
 
 
-def _of_stream_with_token(needed: Permission | None = None) -> MethodAccess:
-    """``needed``: None for what the request says that it is going to do with the token, reading by default."""
+def _asked(info: pb.StreamInfo) -> Permission:
+    """The permission for what a request says that it is going to do with the token, reading by default."""
+    return UPDATE if info.accessOperation in _WRITING and not info.stream.startswith("_") else READ
+
+
+def _of_stream_with_token(
+    needed: Permission | None = None, instead: Callable[[Any], Needs] = lambda request: []
+) -> MethodAccess:
+    """``needed``: None for what the request asks for."""
 
     def needs(request: Any) -> Needs:
         info = _stream_of(request)
-        asked = UPDATE if info.accessOperation in _WRITING and not info.stream.startswith("_") else READ
-        return [(stream_resource(info.scope, info.stream), asked if needed is None else needed)]
+        return [(stream_resource(info.scope, info.stream), _asked(info) if needed is None else needed)]
 
-    return MethodAccess(needs, _with_token)
+    return MethodAccess(needs, _with_token, instead)
+
+
+def _table_of_that_name(request: pb.StreamInfo) -> Needs:
+    """Java's key-value tables ask for their token by the name of the table, as if it were a stream's. Names with a
+    ``_`` are no table's."""
+    if not request.stream or "_" in request.stream:
+        return []
+    return [(key_value_table_resource(request.scope, request.stream), _asked(request))]
 
 
 def _of_token_alone() -> MethodAccess:
     """Asked about no stream, it is the question of a client whether a controller that is silent answers at all. To
     refuse it would count against the caller's host, and the answer to a refusal may be held for longer than the client
     waits."""
-    asked = _of_stream_with_token()
+    asked = _of_stream_with_token(instead=_table_of_that_name)
 
     def needs(request: pb.StreamInfo) -> Needs:
         return asked.needs(request) if request.scope or request.stream else []
 
-    return MethodAccess(needs, asked.token_for)
+    return MethodAccess(needs, asked.token_for, asked.instead)
 
 
 def _of_root(needed: Permission) -> MethodAccess:

@@ -52,6 +52,8 @@ USERS = {
     "writer": "prn::/scope:s/stream:t,READ_UPDATE",
     "reader": "prn::/scope:s/stream:t,READ;prn::/scope:s/reader-group:g,READ",
     "lister": "prn::/scope:s,READ;prn::/scope:s/stream:u,READ",
+    "keeper": "prn::/scope:s/key-value-table:kv,READ_UPDATE",
+    "looker": "prn::/scope:s/key-value-table:kv,READ",
     "nothing": "",
 }
 PASSWORD = "planted-secret-77aa"
@@ -197,6 +199,17 @@ async def test_each_user_may_do_what_the_entries_say(
         # Who reads a group writes its state.
         ("reader", "_RGg", {"prn::/scope:s/reader-group:g": Permission.READ_UPDATE}),
         ("admin", "never-made_kvtable", {"prn::/scope:s/key-value-table:never-made": Permission.READ_UPDATE}),
+        # Java asks for a table's token by its name alone, as if it were a stream's.
+        ("keeper", "kv", {"prn::/scope:s/key-value-table:kv": Permission.READ_UPDATE}),
+        ("looker", "kv", {"prn::/scope:s/key-value-table:kv": Permission.READ}),
+        (
+            "admin",
+            "kv",
+            {
+                "prn::/scope:s/stream:kv": Permission.READ_UPDATE,
+                "prn::/scope:s/key-value-table:kv": Permission.READ_UPDATE,
+            },
+        ),
     ],
 )
 async def test_a_token_has_exactly_what_the_user_may(
@@ -217,6 +230,15 @@ async def test_answers_carry_tokens_unless_none_is_wanted(closed: Closed) -> Non
     info.accessOperation = pb.StreamInfo.WRITE
     assert (await closed.ask("reader", "getDelegationToken", info))[0] is DENIED
     assert (await closed.ask("writer", "getDelegationToken", info))[0] is OK
+
+
+async def test_the_token_of_a_table_is_for_what_its_user_asks(closed: Closed) -> None:
+    """As Java does, which reads and writes every table that it opens."""
+    info = pb.StreamInfo(scope="s", stream="kv", accessOperation=pb.StreamInfo.READ_WRITE)
+    assert (await closed.ask("keeper", "getDelegationToken", info))[0] is OK
+    for user in ("looker", "writer", "nothing"):
+        assert (await closed.ask(user, "getDelegationToken", info))[0] is DENIED, user
+    assert (await closed.ask("keeper", "getCurrentSegments", pb.StreamInfo(scope="s", stream="kv")))[0] is DENIED
 
 
 async def test_lists_show_what_one_may_read(closed: Closed) -> None:
