@@ -3,8 +3,8 @@
 Only by deleting could an owner that was fenced without knowing it do harm. So a name is deleted
 only after ``barrier`` returned, called after the manifest without that name was stored: a later owner of the
 container opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
-Names that lead later owners to others go after those, once it is proven that later owners do not see those any more:
-a chunk storage may make deletions durable some time after they returned.
+Names that lead later owners to others, or say that others do not count, go after those, once it is proven that later
+owners do not see those any more: a chunk storage may make deletions durable some time after they returned.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ class GarbageCollector(Service):
         self._clock = clock
         self._groups: deque[_Group] = deque()
         self._waiting = 0
-        self._found: set[str] = set()
-        """Names that wait, of ``discard_found``."""
+        self._found: dict[str, set[str]] = {}
+        """Names that wait, of ``discard_found``, by what stands in front of their last part."""
+        self._found_late: set[str] = set()
+        """Those of them that were deleted, and may not be gone for good."""
         self._wake = asyncio.Event()
 
     def open(
@@ -121,9 +123,10 @@ class GarbageCollector(Service):
     def discard_found(self, names: Iterable[str]) -> None:
         """As ``discard``, in any order, of what a look into the chunk storage found. Looks that come faster than
         deletions find the same names: those that wait of earlier looks are not taken again."""
-        group = _Group(name for name in names if name not in self._found)
+        group = _Group(name for name in names if name not in self._found.get(_folder_of(name), ()))
         if self._add(group):
-            self._found.update(group)
+            for name in group:
+                self._found.setdefault(_folder_of(name), set()).add(name)
 
     def _add(self, group: _Group) -> bool:
         """Whether there was room for a name more."""
@@ -176,6 +179,7 @@ class GarbageCollector(Service):
     async def _delete(self, groups: list[_Group]) -> None:
         """Delete all names of the groups, and take off what went."""
         waiting: list[_Group] = []
+        left: list[_Group] = []
         try:
             while groups or waiting:
                 some = list(itertools.takewhile(lambda group: not group.must_settle, groups[:groups_at_once_max]))
@@ -183,32 +187,64 @@ class GarbageCollector(Service):
                     del groups[: len(some)]
                     waiting += some
                     await all_ended(self._delete_in_order(group) for group in some)
-                    waiting[-len(some) :] = filter(None, some)
+                    waiting[-len(some) :] = (group for group in some if group and group.must_settle)
+                    left += (group for group in some if group and not group.must_settle)
+                elif left:  # until the next round, and with them what goes last
+                    return
                 else:  # before a last group, those that are not through
                     groups[:0], waiting = waiting, []
                     late = itertools.takewhile(lambda group: group.is_late, groups)
                     await self._settle_before(list(late) or groups[:1])
         finally:
-            groups[:0] = filter(None, waiting)
+            groups[:0] = filter(None, left + waiting)
 
     async def _settle_before(self, groups: Sequence[_Group]) -> None:
         """Make sure that what was deleted is gone for good, and let the groups go on."""
+        late = tuple(self._found_late)
         if await self._settle():
             await self.pass_barrier()  # the one before the deletions says nothing of a later owner that came since
+        for name in late:
+            self._forget_found(name)
         for group in groups:
             group.must_settle = group.is_late = False
 
     async def _delete_in_order(self, names: _Group) -> None:
         while names and not names.must_settle:
             name = names[0]
+            if not self._may_go(names, name):
+                return
             await self._chunks.delete(name)
-            self._found.discard(names.popleft())
+            names.popleft()
+            if self._is_late(name) and name in self._found.get(_folder_of(name), ()):
+                self._found_late.add(name)
+            else:
+                self._forget_found(name)
             self._waiting -= 1
             self.deleted_names += 1
             failpoint(ONE_DELETED)
             names.is_late = names.is_late or self._is_late(name)
             # A later owner that still sees the first ones must find what leads it to them.
             names.must_settle = names.is_late and bool(names) and not self._is_late(names[0])
+
+    def _may_go(self, group: _Group, name: str) -> bool:
+        """Whether the next name of a group may be deleted. A tombstone goes after the manifests that it replaced: each
+        would count again without it. Those that its owner knew are in front of it in its group, others a look found."""
+        found = self._found.get(_folder_of(name))
+        if found is None or name in found or not self._layout.is_tombstone(name):
+            return True
+        if not found <= self._found_late:
+            return False
+        group.is_late = group.must_settle = not self._is_late(name)
+        return not group.must_settle
+
+    def _forget_found(self, name: str) -> None:
+        self._found_late.discard(name)
+        folder = _folder_of(name)
+        found = self._found.get(folder)
+        if found is not None:
+            found.discard(name)
+            if not found:
+                del self._found[folder]
 
     async def _run(self) -> None:
         failures = 0
@@ -227,3 +263,8 @@ class GarbageCollector(Service):
                 self.log.warning("garbage could not be deleted", error=str(error), names=self._waiting)
             if self._groups:
                 self._wake.set()
+
+
+def _folder_of(name: str) -> str:
+    """The part of a name that all manifests of one segment have."""
+    return name.rpartition("/")[0]

@@ -21,9 +21,11 @@ class Chunks(InMemoryChunkStorage):
     """Fails deletions while it is told to."""
 
     fails_deletions = False
+    refused: frozenset[str] = frozenset()
+    """Names that it does not delete now."""
 
     async def delete(self, name: str) -> None:
-        if self.fails_deletions:
+        if self.fails_deletions or name in self.refused:
             raise Unavailable(f"{name} cannot be deleted now")
         await super().delete(name)
 
@@ -102,6 +104,33 @@ async def test_more_names_of_one_change_than_may_wait_are_deleted(
     assert not [info async for info in chunks.list(storage.layout.chunks)]
     manifests = [info async for info in chunks.list(storage.layout.manifests)]
     assert len(manifests) <= (0 if deleted else 2), "a base and a delta"
+
+
+@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize("by_sweep", [True, False])
+async def test_a_tombstone_goes_after_the_manifests_that_it_replaced(merged: bool, by_sweep: bool) -> None:
+    """Without it they would count again, and the segment would be there as long as Tier 2 is."""
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await storage.sweeper.sweep()  # from here on journals suffice
+    for offset in range(2):
+        await storage.write(FIRST, offset, [b"x"])
+    replaced = frozenset([info.name async for info in chunks.list(storage.layout.manifests)])
+    await storage.write(SECOND, 0, [b"x"])
+    await (storage.concat(SECOND, 1, FIRST) if merged else storage.delete(FIRST))
+    storage = await opened(chunks, 2)  # the first owner ended before it deleted
+    await (storage.sweeper.sweep() if by_sweep else storage.delete(FIRST))
+    chunks.refused = replaced
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await storage.garbage.collect()
+    storage = await opened(chunks, 3)  # and so did the second one
+    assert await storage.state(FIRST) is None
+    chunks.refused = frozenset()
+    await storage.sweeper.sweep()
+    await collect_all(storage)
+    assert not [info async for info in chunks.list(storage.layout.manifests_of(FIRST))]
+    assert len([info async for info in chunks.list(storage.layout.chunks_of(FIRST))]) == (2 if merged else 0)
 
 
 async def test_a_group_is_refused_while_as_many_wait_as_may(monkeypatch: pytest.MonkeyPatch) -> None:

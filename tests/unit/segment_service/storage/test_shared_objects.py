@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -434,6 +435,32 @@ async def test_a_journal_stays_if_the_removals_came_too_late_to_count(
     await collect_all(later)
     await later.shared.settle()
     assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
+
+
+@pytest.mark.parametrize("shares", [True, False])
+async def test_a_tombstone_stays_until_entries_that_it_replaced_are_gone_for_good(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    """It is an entry, too, or an object; the owner that stored it ended before it deleted anything."""
+    first = await owners.open()
+    await first.write(1, 0, [b"x"])
+    second = await owners.open(shares=shares)
+    await second.write(2, 0, [b"x"])
+    await second.concat(2, 1, 1)
+    third = await owners.open()
+    await third.sweeper.sweep()
+    with monkeypatch.context() as patched:
+        refuse_flushes(third, patched, Unavailable("Tier 2 is away"))
+        for _ in range(3):
+            with contextlib.suppress(Unavailable):
+                await third.garbage.collect()
+    assert await (await owners.open()).state(1) is None
+    last = await owners.open()
+    await last.sweeper.sweep()
+    await collect_all(last)
+    await last.shared.settle()
+    assert await names_in(await owners.open(), LAYOUT.manifests_of(1)) == []
+    assert await last.read(2, 0, 2) == b"xx"
 
 
 async def test_a_copy_of_all_objects_by_name_is_read_without_the_map(owners: Owners) -> None:
