@@ -158,6 +158,10 @@ class Layout:
         except ValueError:
             raise DataCorruption(f"Tier 2 has a manifest of an unknown kind: {name!r}") from None
 
+    def is_chunk(self, name: str) -> bool:
+        """Whether this is a chunk, which leads to no other object."""
+        return name.startswith(self.chunks)
+
     def is_tombstone(self, name: str) -> bool:
         """Whether this is the manifest of a segment that is gone."""
         return name.startswith(self.manifests) and self.parse_manifest(name).kind is ManifestKind.TOMBSTONE

@@ -4,7 +4,8 @@ Only by deleting could an owner that was fenced without knowing it do harm. So a
 only after ``barrier`` returned, called after the manifest without that name was stored: a later owner of the
 container opens its log after that barrier, and so sees that manifest. And a name with a higher epoch is never deleted.
 Names that lead later owners to others, or say that others do not count, go after those, once it is proven that later
-owners do not see those any more: a chunk storage may make deletions durable some time after they returned.
+owners do not see those any more: a chunk storage may make deletions durable some time after they returned. They stay if
+it cannot delete those.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ def never_late(name: str) -> bool:
     return False
 
 
+Stays = Callable[[str], bool]
+"""Whether this owner cannot delete this name."""
+
+
 class _Group(deque[str]):
     """Names that are deleted in order."""
 
@@ -69,6 +74,10 @@ class _Group(deque[str]):
     """Whether its next name waits until what was deleted before it is gone for good."""
     is_late = False
     """Whether names of it were deleted that may not be gone for good."""
+    keeps = False
+    """Whether names of it stay; then all do that lead to them."""
+    dropped_before: int | None = None
+    """Names that were dropped when it was discarded, if it goes only as long as no others are."""
 
 
 class GarbageCollector(Service):
@@ -83,6 +92,7 @@ class GarbageCollector(Service):
         self._barrier: Barrier | None = None
         self._settle: Settle = nothing_to_settle
         self._is_late: IsLate = never_late
+        self._stays: Stays = never_late
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
@@ -92,16 +102,24 @@ class GarbageCollector(Service):
         """Names that wait, of ``discard_found``, by what stands in front of their last part."""
         self._found_late: set[str] = set()
         """Those of them that were deleted, and may not be gone for good."""
+        self._kept: set[str] = set()
+        """What stands in front of the last part of names that looks found, and that stay."""
         self._wake = asyncio.Event()
 
     def open(
-        self, epoch: int, barrier: Barrier, settle: Settle = nothing_to_settle, is_late: IsLate = never_late
+        self,
+        epoch: int,
+        barrier: Barrier,
+        settle: Settle = nothing_to_settle,
+        is_late: IsLate = never_late,
+        stays: Stays = never_late,
     ) -> None:
         """Set what ``collect`` needs; called before ``start``."""
         self.epoch = epoch
         self._barrier = barrier
         self._settle = settle
         self._is_late = is_late
+        self._stays = stays
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "collect")
@@ -115,15 +133,21 @@ class GarbageCollector(Service):
         self._add(_Group(names))
 
     def discard_last(self, names: Sequence[str]) -> None:
-        """As ``discard``, and after everything that is discarded by now is deleted for good."""
+        """As ``discard``, and after everything that is discarded by now is deleted for good; not if some stays."""
         group = _Group(names)
         group.must_settle = True
+        group.dropped_before = self.dropped_names
         self._add(group)
 
     def discard_found(self, names: Iterable[str]) -> None:
         """As ``discard``, in any order, of what a look into the chunk storage found. Looks that come faster than
         deletions find the same names: those that wait of earlier looks are not taken again."""
-        group = _Group(name for name in names if name not in self._found.get(_folder_of(name), ()))
+        group = _Group()
+        for name in names:
+            if self._stays(name):
+                self._kept.add(_folder_of(name))
+            elif name not in self._found.get(_folder_of(name), ()):
+                group.append(name)
         if self._add(group):
             for name in group:
                 self._found.setdefault(_folder_of(name), set()).add(name)
@@ -211,6 +235,9 @@ class GarbageCollector(Service):
     async def _delete_in_order(self, names: _Group) -> None:
         while names and not names.must_settle:
             name = names[0]
+            if self._must_stay(names, name):
+                self._drop(names.popleft(), is_noted=names.dropped_before is not None)
+                continue
             if not self._may_go(names, name):
                 return
             await self._chunks.delete(name)
@@ -225,6 +252,26 @@ class GarbageCollector(Service):
             names.is_late = names.is_late or self._is_late(name)
             # A later owner that still sees the first ones must find what leads it to them.
             names.must_settle = names.is_late and bool(names) and not self._is_late(names[0])
+
+    def _must_stay(self, group: _Group, name: str) -> bool:
+        """Whether the next name of a group stays: it cannot be deleted, or leads to one that stays."""
+        if self._layout.is_chunk(name):
+            stays = self._stays(name)
+            group.keeps = group.keeps or stays
+            return stays
+        group.keeps = (
+            group.keeps
+            or self._stays(name)
+            or group.dropped_before not in (None, self.dropped_names)
+            or (_folder_of(name) in self._kept and self._layout.is_tombstone(name))
+        )
+        return group.keeps
+
+    def _drop(self, name: str, *, is_noted: bool) -> None:
+        """Leave a name to later owners; ``is_noted``: they find it without a journal."""
+        self._forget_found(name)
+        self._waiting -= 1
+        self.dropped_names += not is_noted
 
     def _may_go(self, group: _Group, name: str) -> bool:
         """Whether the next name of a group may be deleted. A tombstone goes after the manifests that it replaced: each

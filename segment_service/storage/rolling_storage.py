@@ -115,7 +115,7 @@ class RollingStorage:
 
     async def start(self, epoch: int, barrier: Barrier, log_state: LogStateNow) -> None:
         check(self._barrier is None, "storage started twice", epoch=epoch)
-        self.garbage.open(epoch, barrier, self.shared.settle, self.shared.is_entry)
+        self.garbage.open(epoch, barrier, self.shared.settle, self.shared.is_entry, self.shared.stays)
         self._manifests.epoch = self._journal.epoch = self._owners.epoch = epoch
         newest = await self._marks.newest()
         self._marks.has_journals = self._trusts_journals and newest is not None and newest.has_journals

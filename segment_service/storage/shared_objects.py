@@ -255,6 +255,10 @@ class SharedObjects:
         epoch = self._layout.shared_epoch_in(name)
         return epoch is not None and epoch >= self._first_epoch
 
+    def stays(self, name: str) -> bool:
+        """Whether the object cannot be removed in this epoch: it lies in a damaged map."""
+        return self._is_damaged and self.is_entry(name)
+
     async def _value(self, name: str) -> bytes:
         key = entry_key(self._layout, name)
         value = await self._map.get(key) if self._map is not None and key not in self._removed else None

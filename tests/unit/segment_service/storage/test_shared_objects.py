@@ -534,6 +534,48 @@ async def test_damage_to_the_map_damages_the_segments_in_it_only(owners: Owners)
         assert await storage.read(3 + 1, 0, 3) == b"new"
 
 
+async def mixed_and_damaged(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> tuple[str, bytes]:
+    """A segment with an entry and a large chunk, in a map that the next owner can read, and not change; the name of the
+    damaged object, and its bytes as they were."""
+    monkeypatch.setattr(change_journal, "generation_ids_max", 1)
+    first = await owners.open()
+    await first.sweeper.sweep()  # from here on journals suffice
+    await first.write(1, 0, [b"small"])
+    await first.write(1, 5, [bytes(LARGE)])
+    await first.write(9, 0, [b"x"])  # begins the next generation of journals
+    await collect_all(first)
+    name = min(owners.names(f"{LAYOUT.maps}shared/r/"))  # with the first epoch alone
+    data = owners.chunks.objects[name]
+    owners.chunks.objects[name] = data[:6] + bytes([data[6] ^ 1]) + data[7:]
+    return name, data
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_what_leads_to_entries_of_a_damaged_map_stays(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    """Else they would be there for good once the map is whole again, and a deleted segment with them."""
+    name, data = await mixed_and_damaged(owners, monkeypatch)
+    second = await owners.open()
+    assert not second.shared.is_sharing
+    await (second.delete(1) if deleted else second.truncate(1, LARGE + 5))
+    for number in range(2, 5):  # each begins the next generation of journals
+        await second.write(number, 0, [b"x"])
+    await collect_all(second)
+    assert not second.garbage.waiting_names
+    assert not owners.names(LAYOUT.chunks_of(1)), "an object that leads to no other goes"
+    owners.chunks.objects[name] = data
+    third = await owners.open()
+    state = StorageState(1, LARGE + 5, LARGE + 5, is_sealed=False)
+    assert await third.state(1) == (None if deleted else state)
+    await third.sweeper.sweep()
+    await collect_all(third)
+    await third.shared.settle()
+    assert await names_in(await owners.open(), LAYOUT.chunks_of(1)) == []
+    manifests = await names_in(await owners.open(), LAYOUT.manifests_of(1))
+    assert len(manifests) == (0 if deleted else 1)
+
+
 async def refused_in_front(owners: Owners, monkeypatch: pytest.MonkeyPatch, error: PravegaError) -> RollingStorage:
     """An owner of six segments, with removals of more than one flush that wait, and a map that cannot be flushed."""
     monkeypatch.setattr(shared_objects, "group_changes_max", 4)
