@@ -60,7 +60,7 @@ scale_type_max: Final = 2
 
 _MERGES = (wire.MergeSegments, wire.MergeSegmentsBatch)
 _READS = (wire.GetStreamSegmentInfo, wire.GetSegmentLengths, wire.GetSegmentAttribute, wire.LocateOffset)
-_NOT_FOR_TABLES: Final = (wire.TruncateSegment, wire.UpdateSegmentAttribute, wire.MergeSegments)
+_NOT_FOR_TABLES: Final = (wire.TruncateSegment, wire.UpdateSegmentAttribute, *_MERGES)
 """Requests that would leave bytes in a table that are no entries, or take entries away that its index names."""
 _Handler = Callable[[Any], Coroutine[Any, Any, Command]]
 _REPLACE = AttributeUpdateType.REPLACE

@@ -15,13 +15,16 @@ from pravega_common.wire.commands import (
     DeleteSegment,
     DeleteTableSegment,
     GetSegmentAttribute,
+    GetStreamSegmentInfo,
     MergeSegments,
+    MergeSegmentsBatch,
     OperationUnsupported,
     ReadTable,
     SegmentAttribute,
     SegmentCreated,
     SegmentDeleted,
     SetupAppend,
+    StreamSegmentInfo,
     TableEntriesUpdated,
     TableRead,
     TruncateSegment,
@@ -64,6 +67,8 @@ async def test_no_transient_segment_is_merged_into_a_table(any_server: WireServe
     made = await client.call(CreateTransientSegment(2, WRITER, TABLE), SegmentCreated)
     await client.call(SetupAppend(3, WRITER, made.segment), AppendSetup)
     await client.call(MergeSegments(4, TABLE, made.segment), OperationUnsupported)
+    await client.call(MergeSegmentsBatch(5, TABLE, (made.segment,)), OperationUnsupported)
+    await client.call(GetStreamSegmentInfo(6, made.segment), StreamSegmentInfo)
     await client.close()
 
 
