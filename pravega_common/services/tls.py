@@ -169,6 +169,16 @@ def make_server_tls(section: TlsSection, clock: Clock) -> ServerTls | None:
 def load_certificate(certificate_file: Path, key_file: Path) -> Certificate:
     """Read and check both files. ``ConfigurationError`` says which of them is wrong, and what with it."""
     chain_pem, key_pem = _read("tls.certificate_file", certificate_file), _read("tls.key_file", key_file)
+    try:
+        return _loaded(certificate_file, key_file, chain_pem, key_pem)
+    except OSError as error:
+        raise ConfigurationError(
+            f"tls.certificate_file = '{certificate_file}' or its key changed while it was read: {error.strerror}"
+        ) from error
+
+
+def _loaded(certificate_file: Path, key_file: Path, chain_pem: bytes, key_pem: bytes) -> Certificate:
+    """The certificate of files that have this in them; ``OSError`` if one of them goes meanwhile."""
     mode = key_file.stat().st_mode
     if mode & _FORBIDDEN_MODE:
         raise ConfigurationError(

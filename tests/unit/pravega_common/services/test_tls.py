@@ -22,6 +22,7 @@ from pravega_common.services.tls import (
     load_certificate,
     problem_chars_max,
     problems_of,
+    server_context,
 )
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -129,6 +130,33 @@ async def test_files_that_vanish_leave_the_old_certificate(authority: Authority)
     assert "No such file" in logs[0]["error"]
     async with listening(tls) as port:
         assert await served_serial(port, authority)
+
+
+@pytest.mark.parametrize("when", ["before it is loaded", "after it was loaded"])
+def test_a_file_that_vanishes_while_it_is_read_leaves_the_old_certificate(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A tool that renews a certificate may remove the old file before it puts the new one there."""
+    files = authority.issue()
+    served = ServerTls(files.section, ManualClock())
+    old = served.certificate
+    authority.issue()
+
+    def removed_meanwhile(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
+        if when == "before it is loaded":
+            certificate_file.unlink()
+        context = server_context(certificate_file, key_file)
+        certificate_file.unlink()
+        return context
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pravega_common.services.tls.server_context", removed_meanwhile)
+        served.check_files()
+    assert served.certificate is old
+    assert [problem.code for problem in served.problems()] == ["certificate-refused"]
+    authority.issue()
+    served.check_files()
+    assert served.certificate is not old and not served.problems()
 
 
 async def test_a_certificate_near_its_end_is_warned_about_once_a_day(authority: Authority) -> None:
