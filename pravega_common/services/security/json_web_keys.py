@@ -88,13 +88,14 @@ class JsonWebKeys:
         self._keys = dict(known or {})
         self._read_s = clock.monotonic_s() if known else float("-inf")
         self._looked_s = self._read_s
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Future[None] | None = None
+        """The look that is under way."""
         self._log = structlog.get_logger(service="authentication")
 
     async def key(self, key_id: str) -> WebKey | None:
         """The key of an id; ``Unavailable`` while no keys can be read."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._looked_s >= refresh_period_s and (key_id not in self._keys or not self._looking.locked()):
+        if now_s - self._looked_s >= refresh_period_s and (key_id not in self._keys or self._looking is None):
             await self._look(refresh_period_s)
         if key_id not in self._keys:
             await self._look(unknown_key_pause_s)
@@ -103,21 +104,33 @@ class JsonWebKeys:
         return self._keys.get(key_id)
 
     async def _look(self, pause_s: float) -> None:
-        """Read the keys again, unless somebody did within the pause. What cannot be read changes nothing."""
-        async with self._looking:
+        """Read the keys again, unless somebody did within the pause."""
+        if self._looking is None:
             if self._clock.monotonic_s() - self._looked_s < pause_s:
                 return
             self._looked_s = self._clock.monotonic_s()
-            try:
-                found = parse_keys(await self._source())
-            except (OSError, ConfigurationError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                self._log.warning("keys of the identity provider cannot be read", source=self._name, error=reason)
-                return
-            self._read_s = self._clock.monotonic_s()
-            if _numbers(found) != _numbers(self._keys):
-                self._log.info("keys of the identity provider", source=self._name, keys=sorted(found))
-                self._keys = found
+            # Not by the caller itself, who may wait for less time than this takes: then nobody ever got the keys.
+            self._looking = asyncio.ensure_future(self._read())
+            self._looking.add_done_callback(self._ended)
+        await asyncio.shield(self._looking)
+
+    def _ended(self, look: asyncio.Future[None]) -> None:
+        self._looking = None
+        if not look.cancelled():
+            look.exception()  # marks it retrieved: all who waited may have gone
+
+    async def _read(self) -> None:
+        """Read the keys. What cannot be read changes nothing."""
+        try:
+            found = parse_keys(await self._source())
+        except (OSError, ConfigurationError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._log.warning("keys of the identity provider cannot be read", source=self._name, error=reason)
+            return
+        self._read_s = self._clock.monotonic_s()
+        if _numbers(found) != _numbers(self._keys):
+            self._log.info("keys of the identity provider", source=self._name, keys=sorted(found))
+            self._keys = found
 
 
 def _numbers(keys: Mapping[str, WebKey]) -> dict[str, object]:

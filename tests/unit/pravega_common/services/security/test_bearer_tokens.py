@@ -231,6 +231,30 @@ async def test_keys_are_believed_for_a_while_when_they_cannot_be_read(
         await bearer.principal(f"Bearer {provider.token(now_s(clock))}")
 
 
+async def test_keys_are_read_although_who_asked_for_them_goes_away(
+    provider: IdentityProvider, clock: ManualClock
+) -> None:
+    """An identity provider that takes longer than each of its callers waits."""
+    may_answer = asyncio.Event()
+
+    async def slow() -> bytes:
+        await may_answer.wait()
+        return provider.document
+
+    bearer = BearerAuthentication(JsonWebKeys(slow, "test", clock), RULES, clock)
+    token = provider.token(now_s(clock))
+    calls = [asyncio.ensure_future(bearer.principal(f"Bearer {token}")) for _ in range(2)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    calls[0].cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    may_answer.set()
+    first, second = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(first, asyncio.CancelledError) and not isinstance(second, BaseException), second
+    assert (await bearer.principal(f"Bearer {token}")).name == second.name
+
+
 def test_only_usable_keys_are_taken(provider: IdentityProvider) -> None:
     good = provider.public("RS256")
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
