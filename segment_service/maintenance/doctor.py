@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
@@ -35,6 +35,7 @@ RESTORE_MANIFESTS: Final = (
 )
 RESTORE_MARK: Final = "restore the object from a copy: the container does not start without it"
 START_TIER1: Final = "start the servers that are away, and run the examination again"
+WHOLE_SETTINGS: Final = "change the settings that this command is given, and run the examination again"
 CLUSTER_SETTINGS: Final = "use the settings of the cluster's stores"
 
 names_reported_every: Final = 100_000
@@ -168,6 +169,8 @@ class StoreDoctor:
             report.add(DataFinding("log", str(error), RESTORE_LOG))
         except Unavailable as error:
             report.add(DataFinding("server", str(error), START_TIER1))
+        except ConfigurationError as error:
+            report.add(DataFinding("server", str(error), WHOLE_SETTINGS))
         return None
 
     async def _first_object(self, reader: ContainerReader) -> str:

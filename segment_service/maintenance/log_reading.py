@@ -37,7 +37,8 @@ class LogSource(Protocol):
     def read(self, container_id: int) -> AsyncIterator[LogEntry]:
         """The frames that count, from the truncation point to the end as it is at some moment after the call; none of
         a container without a log. ``LogChanged`` if the owner freed what was being read, ``Unavailable`` if too few
-        servers answer, ``DataCorruption`` for a log that is damaged or not all there."""
+        servers answer, ``DataCorruption`` for a log that is damaged or not all there, ``ConfigurationError`` if some of
+        it is where the settings do not lead."""
         ...
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pravega_common.errors import DataCorruption, Unavailable
+from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from segment_service.contracts.data_log import LogAddress, LogEntry
 from segment_service.maintenance.cpo_rebuild import longest_copy, newest_metadata
@@ -53,10 +53,14 @@ class RedisLogSource:
         newest = self._newest_metadata(container_id, copies, census)
         if newest is None:
             if any(copy.has_entries and copy.header.stream == stream_name for copy in copies):
-                raise DataCorruption(f"container {container_id} has data plogs, but no metadata plog: its log was lost")
+                raise DataCorruption(
+                    f"container {container_id} has data plogs, but no metadata plog: its log was lost, or is in a "
+                    "group that the settings do not name"
+                )
             return
         metadata = longest_copy(newest, copies).metadata
         record = StreamRecord() if metadata is None else metadata.streams.get(stream_name, StreamRecord())
+        self._need_groups(record)
         async with contextlib.AsyncExitStack() as stack:
             async for entry in _Reading(census, container_id, self._settings, stack).read(record):
                 yield entry
@@ -75,6 +79,16 @@ class RedisLogSource:
                 f"container {container_id}: no majority has its log, and all servers answer; these lost their data: "
                 f"{empty}"
             ) from error
+
+    def _need_groups(self, record: StreamRecord) -> None:
+        """``ConfigurationError`` for a plog in a group that is not read. One that gets no new plogs has its old ones
+        until they are in Tier 2: they are not lost."""
+        names = {group.name for group in self._groups}
+        for plog_id in (plog.plog_id for plog in record.plogs if plog.plog_id.group not in names):
+            raise ConfigurationError(
+                f"plog {plog_id} of the log is in group {plog_id.group}, which these settings do not name: give this "
+                "command settings with every group that holds plogs in tier1.groups"
+            )
 
     def _need_majorities(self, census: Sequence[ServerCensus]) -> None:
         for group in self._groups:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import ConfigurationError, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceGroup
 from pravega_common.services.cluster.redis_audit import memory_of
+from segment_service.contracts.data_log import LogEntry
+from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.plog.cluster_registration import ask_redis, register_groups
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog import PlogId
@@ -143,6 +145,23 @@ async def test_a_group_that_the_settings_no_longer_name_is_read_and_gets_nothing
     world.servers["a"].kill()
     assert await read_entries(await world.open()), "its server may go then"
     assert world.logs[-1].groups == {"b"}
+
+
+async def test_a_group_that_the_settings_no_longer_name_is_no_loss_to_who_reads_the_log(world: TwoGroups) -> None:
+    """The doctor and a backup know the groups of the settings alone."""
+
+    async def read(groups: list[PersistenceGroup]) -> list[LogEntry]:
+        return [entry async for entry in RedisLogSource(groups, 2, SETTINGS).read(1)]
+
+    log = await world.open()
+    history = WriterHistory(0)
+    await write_frames(log, history, 60, sizes=(FRAME,))
+    all_groups, world.groups = world.groups, world.groups[1:]
+    world.choice = ChoiceByUse(world.groups)
+    await world.open()
+    with pytest.raises(ConfigurationError, match=r"in group a.*tier1\.groups"):
+        await read(world.groups)
+    check_history(await read(all_groups), [history])
 
 
 async def test_a_log_starts_while_a_group_that_has_nothing_of_it_is_away(world: TwoGroups) -> None:

@@ -295,6 +295,17 @@ async def test_servers_that_are_away_are_found(kit: ContainerKit, written: Segme
     assert finding.kind == "server" and "not reachable" in finding.text
 
 
+async def test_a_log_that_the_settings_do_not_lead_to_is_not_lost(kit: ContainerKit, written: SegmentContainer) -> None:
+    source = InMemoryLogSource(kit.logs)
+
+    def elsewhere() -> None:
+        raise ConfigurationError("plog 7 is in group old, which these settings do not name")
+
+    source.before_entry = elsewhere
+    (finding,) = (await doctor(kit, source=source).examine_container(0)).findings
+    assert finding.kind == "server" and "group old" in finding.text and "settings" in finding.remedy
+
+
 async def test_a_log_truncated_under_the_reading_is_read_again(kit: ContainerKit, written: SegmentContainer) -> None:
     source, calls = InMemoryLogSource(kit.logs), 0
 
