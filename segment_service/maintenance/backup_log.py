@@ -88,7 +88,9 @@ class CopiedLog:
     _file: LogFile | None = field(default=None, repr=False)
 
     async def begin(self) -> None:
-        """Copy the log from its truncation point to its end, in place of what was copied before."""
+        """Copy the log from its truncation point to its end, in place of what was copied before. ``DataCorruption`` if
+        it is not all there."""
+        last = ""
         for _ in range(read_attempts_max):
             self.close()
             self._file, self.end, self.watch = LogFile(self.path), nothing_read, LogWatch()
@@ -96,8 +98,10 @@ class CopiedLog:
                 async for entry in self.source.read(self.container_id):
                     self._append(entry)
                 return
-            except LogChanged:
-                continue
+            except LogChanged as error:
+                if error.is_loss and str(error) == last:
+                    raise DataCorruption(last) from error
+                last = str(error)
         raise Unavailable(f"the log of container {self.container_id} keeps being truncated while it is read: try again")
 
     async def follow(self) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import SegmentDamaged, SegmentNotFound, Unavailable
+from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.data_log import LogEntry
 from segment_service.maintenance.backup_files import LOGS, TIER2
 from segment_service.maintenance.container_backup import ContainerBackup
 from segment_service.maintenance.doctor import StoreDoctor
+from segment_service.maintenance.log_reading import LogChanged
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.maintenance.store_backup import StoreBackup
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -247,6 +248,21 @@ async def test_a_manifest_that_becomes_an_entry_while_manifests_are_listed(targe
     for name in names:
         assert (await read_all(other, name)).removesuffix(b"more") == name.encode() * 30_000
     await other.stop()
+
+
+async def test_a_backup_of_a_log_that_lost_a_plog_says_so(tmp_path: Path) -> None:
+    place = Place()
+    await place.stored.put(f"{container_marker_prefix}1/x", [b"containers\n"])
+    container = await place.open(0)
+    await container.stop()
+    source = InMemoryLogSource(place.logs)
+
+    def missing() -> None:
+        raise LogChanged("plog 7 is on no server", is_loss=True)
+
+    source.before_entry = missing
+    with pytest.raises(DataCorruption, match="plog 7 is on no server"):
+        await StoreBackup(place.chunks, source, tmp_path / "b", place.clock, sync=False).run("c", 1)
 
 
 class BetweenLogs(InMemoryLogSource):
