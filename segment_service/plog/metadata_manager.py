@@ -229,6 +229,9 @@ class MetadataManager:
                 raise fenced from error
             await self._start_plog(state)
             return
+        except BaseException:  # cancelled: some servers may have the record, and no other one may come to its place
+            self._plog = None
+            raise
         self._advance(frame)
         self.state = state
 

@@ -327,3 +327,35 @@ async def test_what_one_server_has_behind_the_end_of_a_plog_is_in_no_reading(
     check_history(read, [history])
     await log.close()
     await check_recovered(cpo, [history])
+
+
+async def test_a_cancelled_truncation_and_the_record_behind_it_are_not_at_one_place(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that stops cancels its truncation, and lets what waits become durable after that."""
+    cpo, log, history = await started(own_redis_group)
+    # A log hides its plogs behind addresses, and here one is looked at on a server.
+    assert log._manager is not None and log._manager.open_plog is not None
+    metadata = log._manager.open_plog.plog_id
+    first, *slow = own_redis_group
+    entries = entries_on(first, metadata)
+    append_small = PlogClient.append_small
+
+    async def connecting(self: PlogClient, plog: ServerPlog, start: int, frame: bytes) -> None:
+        if self.address in {server.address for server in slow}:
+            await asyncio.Event().wait()
+        await append_small(self, plog, start, frame)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PlogClient, "append_small", connecting)
+        truncating = asyncio.ensure_future(log.truncate(history.acked[5]))
+        await eventually(lambda: entries_on(first, metadata) > entries, "the record on one server")
+        truncating.cancel()
+        await asyncio.gather(truncating, return_exceptions=True)
+    await write_frames(log, history, 14, sizes=(100_000,))
+    assert history.acked[23].plog_number == 1
+    await log.close()
+    slow[0].kill()
+    log, found = await recover(cpo, SETTINGS)
+    assert [entry.address for entry in found] == [address for _, address in sorted(history.acked.items())]
+    await log.close()
