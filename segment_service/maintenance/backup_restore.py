@@ -38,7 +38,7 @@ from segment_service.maintenance.backup_files import (
     verify,
 )
 from segment_service.maintenance.backup_log import EffectiveLog
-from segment_service.maintenance.log_reading import LogSource
+from segment_service.maintenance.log_reading import LogChanged, LogSource
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.maintenance.store_restore import LOCK, lock_ms, refuse_running_stores
 from segment_service.maintenance.tier2_restore import LogRestart
@@ -111,10 +111,13 @@ class BackupRestore:
     async def _check_empty(self, container_id: int) -> None:
         async for info in self._chunks.list(Layout(container_id).prefix):
             raise ConfigurationError(f"Tier 2 is not empty, it has {info.name}: {_ONLY_EMPTY}")
-        async for entry in self._source.read(container_id):
-            raise ConfigurationError(
-                f"Tier 1 is not empty, it has a log of container {container_id} ({entry.address}): {_ONLY_EMPTY}"
-            )
+        try:
+            async for entry in self._source.read(container_id):
+                raise ConfigurationError(
+                    f"Tier 1 is not empty, it has a log of container {container_id} ({entry.address}): {_ONLY_EMPTY}"
+                )
+        except LogChanged as error:
+            raise ConfigurationError(f"Tier 1 is not empty, it has some of a log ({error}): {_ONLY_EMPTY}") from error
 
     async def carry_out(self, header: BackupHeader) -> None:
         """Restore everything that is not restored yet; made again after any interruption. ``ConfigurationError`` if a

@@ -119,20 +119,29 @@ class _Reader:
             server.plogs[container_id] = plogs
 
     async def _copy(self, plog_id: PlogId, container_id: int) -> CopyFacts | None:
-        """``None`` if only its name is there."""
+        """``None`` if only its name is there. Under one token nothing is renamed or freed: what was read while that
+        changed is read again."""
         keys = PlogKeys(self._prefix, plog_id)
+        where = f"plog {plog_id} on {self._connection.address}"
         token = await self._token(keys)
-        head: list[Any] = []
         for _ in range(looks_max):
             if token is None:
                 return None
-            head = await self._connection.call("XRANGE", keys.stream(token), "-", "+", "COUNT", 2)
+            stream = keys.stream(token)
+            head = await self._connection.call("XRANGE", stream, "-", "+", "COUNT", 2)
             before, token = token, await self._token(keys)
+            if token != before:
+                continue
+            header = self._header(head, plog_id, container_id, where)
+            if header.stream != metadata_stream or len(head) == 1:
+                return CopyFacts(header, before, len(head) > 1, None)
+            metadata = await self._metadata(stream, where)
+            token = await self._token(keys)
             if token == before:
-                break
-        if token is None:
-            return None
-        where = f"plog {plog_id} on {self._connection.address}"
+                return CopyFacts(header, before, has_entries=True, metadata=metadata)
+        raise Unavailable(f"{where} was renamed {looks_max} times while it was looked at")
+
+    def _header(self, head: list[Any], plog_id: PlogId, container_id: int, where: str) -> PlogHeader:
         if not head or head[0][0] != b"0-1":
             raise DataCorruption(f"{where} has no header")
         header = PlogHeader.from_json(head[0][1][1])
@@ -141,10 +150,7 @@ class _Reader:
                 f"{where} is listed for container {container_id}, but says that it is {header.plog_id} of container "
                 f"{header.container_id}"
             )
-        metadata = None
-        if header.stream == metadata_stream and len(head) > 1:
-            metadata = await self._metadata(keys.stream(token), where)
-        return CopyFacts(header, token, len(head) > 1, metadata)
+        return header
 
     async def _token(self, keys: PlogKeys) -> FenceToken | None:
         """``None`` if the plog is gone."""

@@ -53,9 +53,10 @@ class RedisLogSource:
         newest = self._newest_metadata(container_id, copies, census)
         if newest is None:
             if any(copy.has_entries and copy.header.stream == stream_name for copy in copies):
-                raise DataCorruption(
+                raise LogChanged(  # its owner, or the next one, may have replaced what was listed
                     f"container {container_id} has data plogs, but no metadata plog: its log was lost, or is in a "
-                    "group that the settings do not name"
+                    "group that the settings do not name",
+                    is_loss=True,
                 )
             return
         metadata = longest_copy(newest, copies).metadata
@@ -75,9 +76,10 @@ class RedisLogSource:
             if any(server.error for server in census):
                 raise
             empty = ", ".join(server.address for server in census if not server.counts)
-            raise DataCorruption(
+            raise LogChanged(
                 f"container {container_id}: no majority has its log, and all servers answer; these lost their data: "
-                f"{empty}"
+                f"{empty}",
+                is_loss=True,
             ) from error
 
     def _need_groups(self, record: StreamRecord) -> None:

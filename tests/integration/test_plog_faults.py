@@ -8,6 +8,11 @@ import pytest
 import uvloop
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, PravegaError, Unavailable, UnknownOutcome
+from pravega_common.services.cluster.cpo import PersistenceGroup
+from segment_service.maintenance import plog_census
+from segment_service.maintenance.log_reading import LogChanged
+from segment_service.maintenance.redis_log_reading import RedisLogSource
+from segment_service.plog.metadata_records import FullRecord
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
@@ -339,3 +344,27 @@ def test_the_log_on_uvloop(own_redis: RedisServer) -> None:
         await new.close()
 
     uvloop.run(scenario())
+
+
+async def test_a_log_that_is_taken_over_while_it_is_looked_at_is_not_lost(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next owner has other metadata, and deletes those that were listed: they are listed again."""
+    cpo = await shared_cpo(own_redis.address)
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    history = WriterHistory(0)
+    await write_frames(log, history, 10)
+    metadata, owners = plog_census._Reader._metadata, [log]
+
+    async def taken_over(self: plog_census._Reader, stream: str, where: str) -> FullRecord | None:
+        if len(owners) == 1:
+            owners.append((await recover(cpo, SETTINGS))[0])
+        return await metadata(self, stream, where)
+
+    monkeypatch.setattr(plog_census._Reader, "_metadata", taken_over)
+    source = RedisLogSource((PersistenceGroup("g0", (own_redis.address,)),), 2, SETTINGS)
+    with pytest.raises(LogChanged):
+        _ = [entry async for entry in source.read(1)]
+    check_history([entry async for entry in source.read(1)], [history])
+    await close_all(*owners)

@@ -10,7 +10,9 @@ from pravega_common.errors import ConfigurationError, DataCorruption, PravegaErr
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.maintenance import backup_restore
+from segment_service.maintenance.log_reading import LogChanged
 from tests.support.backups import Place
+from tests.support.log_reading import InMemoryLogSource
 
 RESTORE_STEPS = [
     backup_restore.BLOCKED,
@@ -20,6 +22,22 @@ RESTORE_STEPS = [
     backup_restore.LOG_WRITTEN,
     backup_restore.RELEASED,
 ]
+
+
+async def test_what_is_left_of_a_log_is_not_empty_either(folder: Path, target: Place) -> None:
+    container = await target.open()
+    await container.stop()
+    for name in list(target.stored.objects):
+        await target.stored.delete(name)
+    restore, source = target.restore_from(folder), InMemoryLogSource(target.logs)
+
+    def missing() -> None:
+        raise LogChanged("plog 7 is on no server", is_loss=True)
+
+    source.before_entry = missing
+    restore._source = source
+    with pytest.raises(ConfigurationError, match=r"Tier 1 is not empty.*plog 7"):
+        await restore.carry_out(restore.verify())
 
 
 async def test_a_restore_needs_empty_places(folder: Path, place: Place, target: Place) -> None:
