@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -248,13 +249,29 @@ class StreamStore(ScopeStore):
         reader group that a new stream is made for.
         """
         record = await self.usable_scope(scope)
-        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         if segments:
             await self._require_room(scope, stream, record, segments)
         entry = StreamEntry(self._new_id(), self.clock.wall_ms(), tags, group_id=group_id)
-        index = list_table_name(scope, record.scope_id, TAGS_TABLE)
-        await self._tags.note(index, stream, tags)
-        added = True
+        async with self._index_of(scope, record) as index:
+            await self._tags.note(index, stream, tags)
+            standing, added = await self._put_entry(scope, stream, record, entry)
+            if standing.deleting:
+                return standing, False
+            await self._tags.note(index, stream, standing.tags)
+            await self.create_stream_tables(scope, stream, standing.stream_id)
+            # A deletion marks the entry, and deletes the tables then: made after that, they would be found.
+            if await self._has_gone(scope, stream, record, standing.stream_id):
+                await self._delete_tables(scope, stream, standing.stream_id)
+                await self._require_scope(scope, record)
+                return dataclasses.replace(standing, deleting=True), added
+        self._keep(self._stream_ids, (scope, stream), standing.stream_id, entries_cached_max)
+        return standing, added
+
+    async def _put_entry(
+        self, scope: str, stream: str, record: ScopeRecord, entry: StreamEntry
+    ) -> tuple[StreamEntry, bool]:
+        """The entry that stands, and whether it is this one. ``ScopeNotFound`` if the scope is being deleted by now."""
+        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         try:
             await self.tables.put(table, stream, encode(entry), ABSENT)
         except (VersionConflict, UnknownOutcome):
@@ -262,31 +279,42 @@ class StreamStore(ScopeStore):
             if found is None:
                 raise
             standing = decode(StreamEntry, found.value)
-            added = standing == entry
-            entry = standing
-        except SegmentNotFound as error:
-            raise ScopeNotFound.of(scope) from error
-        if added and not await self.still_usable(scope, record):
-            try:
-                await self.remove_if(table, stream, lambda value: decode(StreamEntry, value) == entry)
-            except SegmentNotFound as error:
-                raise ScopeNotFound.of(scope) from error
+            if standing != entry:
+                return standing, False
+        if not await self.still_usable(scope, record):
+            await self.remove_if(table, stream, lambda value: decode(StreamEntry, value) == entry)
             raise ScopeNotFound.of(scope)
-        if entry.deleting:
-            return entry, False
-        await self._tags.note(index, stream, entry.tags)
-        await self.create_stream_tables(scope, stream, entry.stream_id)
-        # A deletion marks the entry, and deletes the tables then: made after that, they would be found.
+        return entry, True
+
+    async def _has_gone(self, scope: str, stream: str, record: ScopeRecord, stream_id: str) -> bool:
+        """Whether a stream that was on the list is deleted, or marked for that."""
         try:
-            found = await self.tables.get(table, stream)
-        except SegmentNotFound as error:
-            raise ScopeNotFound.of(scope) from error
+            found = await self.tables.get(list_table_name(scope, record.scope_id, STREAMS_LIST), stream)
+        except SegmentNotFound:
+            return True
         now = None if found is None else decode(StreamEntry, found.value)
-        if now is None or now.deleting or now.stream_id != entry.stream_id:
-            await self._delete_tables(scope, stream, entry.stream_id)
-            return dataclasses.replace(entry, deleting=True), added
-        self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
-        return entry, added
+        return now is None or now.deleting or now.stream_id != stream_id
+
+    @asynccontextmanager
+    async def _index_of(self, scope: str, record: ScopeRecord) -> AsyncIterator[str]:
+        """The table of the scope's index of tags, which who writes to it makes if it is missing; it is taken away again
+        if the work inside finds that the scope is deleted: ``ScopeNotFound``."""
+        index = list_table_name(scope, record.scope_id, TAGS_TABLE)
+        try:
+            yield index
+        except (SegmentNotFound, ScopeNotFound) as error:
+            try:
+                await self._require_scope(scope, record)
+            except ScopeNotFound:
+                await self.tables.delete_table(index)
+            raise ScopeNotFound.of(scope) from error
+
+    async def _require_scope(self, scope: str, record: ScopeRecord) -> None:
+        """``ScopeNotFound`` if the scope of the record is gone. A deletion removes the record and then the tables: it
+        finds those that were made before this."""
+        now = await self.scope(scope)
+        if now is None or now.scope_id != record.scope_id:
+            raise ScopeNotFound.of(scope)
 
     async def require_room(self, scope: str, stream: str, segments: int) -> None:
         """``QuotaExceeded`` if the stream is not there and the quota of its scope would not admit it."""
@@ -345,7 +373,7 @@ class StreamStore(ScopeStore):
         record = await self.scope(scope)
         if record is None:
             raise ScopeNotFound.of(scope)
-        table, index = (list_table_name(scope, record.scope_id, kind) for kind in (STREAMS_LIST, TAGS_TABLE))
+        table = list_table_name(scope, record.scope_id, STREAMS_LIST)
         lost: set[str] = set()
 
         async def put_tags() -> None:
@@ -358,10 +386,13 @@ class StreamStore(ScopeStore):
                 changed = dataclasses.replace(entry, tags=tags)
                 await self.tables.put(table, stream, encode(changed), found.version)
 
-        await self._tags.note(index, stream, tags)
-        await self.compare_and_set(f"entry of stream {scope}/{stream}", put_tags)
-        await self._tags.note(index, stream, tags)
-        await self._forget_tags(scope, record.scope_id, stream, lost.difference(tags))
+        async with self._index_of(scope, record) as index:
+            await self._tags.note(index, stream, tags)
+            await self.compare_and_set(f"entry of stream {scope}/{stream}", put_tags)
+            await self._tags.note(index, stream, tags)
+            if tags and await self._has_gone(scope, stream, record, stream_id):
+                await self._require_scope(scope, record)
+            await self._forget_tags(scope, record.scope_id, stream, lost.difference(tags))
 
     async def _change_entry(
         self, scope: str, stream: str, stream_id: str, change: Callable[[StreamEntry], StreamEntry]
