@@ -27,7 +27,9 @@ from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 event_bytes_max: Final = 8 * 1024 * 1024
 """The limit of one event without its header, as in all Pravega clients."""
 epoch_wait_s: Final = 0.02
-"""Pause while a sealed segment has no successors yet: its stream's next epoch is on its way."""
+"""The first pause while a sealed segment has no successors yet: its stream's next epoch is on its way."""
+epoch_wait_max_s: Final = 1.0
+"""The pauses double up to this: a scale stands while a store is away, and all writers of the stream wait for it."""
 epoch_time_max_s: Final = 120.0
 """How long the next epoch is waited for."""
 _HEADER = struct.Struct(">ii")
@@ -166,7 +168,7 @@ class EventWriter:
 
     def _router_after(self, sealed_id: int) -> SegmentRouter:
         """The present segments, once the sealed one is not among them: its stream may not have the next epoch yet."""
-        deadline_s = self._blocks.monotonic_s() + epoch_time_max_s
+        deadline_s, pause_s = self._blocks.monotonic_s() + epoch_time_max_s, epoch_wait_s
         while True:
             router = self._current_router()
             if all(item.segment_id != sealed_id for item in router.segments):
@@ -176,7 +178,8 @@ class EventWriter:
                     f"segment {short_segment_name(sealed_id)} of {self._scope}/{self._stream} is sealed, but its "
                     f"stream names it as open for {epoch_time_max_s:.0f} s"
                 )
-            self._blocks.sleep(epoch_wait_s)
+            self._blocks.sleep(pause_s)
+            pause_s = min(2 * pause_s, epoch_wait_max_s)
 
     def _current_router(self) -> SegmentRouter:
         segments = self._client.controller.current_segments(self._scope, self._stream)

@@ -20,6 +20,9 @@ from pravega_streams.event.event_writer import frame_event
 lease_default_ms: Final = 90_000
 commit_time_max_s: Final = 120.0
 commit_poll_s: Final = 0.02
+"""The first pause before the state of a transaction that is being committed is asked for again."""
+commit_poll_max_s: Final = 0.5
+"""The pauses double up to this: while a store is away the commits of all its streams stand."""
 
 
 class Transaction:
@@ -91,7 +94,7 @@ class Transaction:
             controller.commit_transaction(
                 self._scope, self._stream, self.transaction_id, writer_id=self._writer_id, time_ms=time_ms
             )
-        deadline_s = time.monotonic() + commit_time_max_s
+        deadline_s, pause_s = time.monotonic() + commit_time_max_s, commit_poll_s
         while wait and (state := self.state()) is not TransactionState.COMMITTED:
             if state in (TransactionState.ABORTING, TransactionState.ABORTED):
                 raise TransactionFailed(
@@ -103,7 +106,8 @@ class Transaction:
                     f"transaction {self.transaction_id} is to be committed, and not readable after "
                     f"{commit_time_max_s:.0f} s; ask for its state"
                 )
-            time.sleep(commit_poll_s)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, commit_poll_max_s)
 
     def abort(self) -> None:
         self._blocks.close()

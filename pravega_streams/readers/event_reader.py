@@ -23,6 +23,8 @@ slice_time_default_s: Final = 1.0
 """How long ``get_segment_slice`` waits for events by default."""
 successors_delay_s: Final = 0.1
 """The pause before the successors of a segment are looked up again that was sealed before they are known."""
+successors_delay_max_s: Final = 2.0
+"""The pauses double up to this: a scale stands while a store is away, and all readers of the stream wait for it."""
 
 
 class EventReader:
@@ -51,6 +53,8 @@ class EventReader:
         self._feeds: dict[str, SegmentFeed] = {}
         self._news = asyncio.Event()
         self._refresh_at_s = 0.0
+        self._unfollowed: dict[str, tuple[float, float]] = {}
+        """The segments that were read to the end and have no successors yet: when to ask again, after which pause."""
         self._is_offline = False
         self._leaves_at: Positions | None = None
         """The positions of a reader that is offline and may be in the group still."""
@@ -110,7 +114,7 @@ class EventReader:
             if (piece := self._take()) is not None:
                 return piece
             await self._raise_stuck()
-            until_s = min(deadline_s, self._refresh_at_s)
+            until_s = min(deadline_s, self._refresh_at_s, *(ask_at_s for ask_at_s, _ in self._unfollowed.values()))
             try:
                 async with asyncio.timeout(max(0.0, until_s - self._now_s())):
                     await self._news.wait()
@@ -200,10 +204,18 @@ class EventReader:
                 feed.start_at(offset)
 
     async def _finish_exhausted(self) -> None:
-        for feed in [feed for feed in self._feeds.values() if feed.is_exhausted]:
+        exhausted = {segment: feed for segment, feed in self._feeds.items() if feed.is_exhausted}
+        self._unfollowed = {segment: waits for segment, waits in self._unfollowed.items() if segment in exhausted}
+        for segment, feed in exhausted.items():
+            ask_at_s, pause_s = self._unfollowed.get(segment, (0.0, successors_delay_s))
+            if self._now_s() < ask_at_s:
+                continue
+            self._unfollowed.pop(segment, None)
             successors = await self._successors(feed)
             if successors is not None:
                 await self._complete(feed, successors)
+            else:
+                self._unfollowed[segment] = self._now_s() + pause_s, min(2 * pause_s, successors_delay_max_s)
 
     async def _complete(self, feed: SegmentFeed, successors: dict[str, frozenset[int]]) -> None:
         def transition(state: GroupState) -> GroupState:
@@ -226,7 +238,6 @@ class EventReader:
         found = await self._cluster.metadata.successors(name.scope, name.stream, name.segment_id)
         if not found and await self._cluster.metadata.current_segments(name.scope, name.stream):
             # Sealed by a scale that is not done: the stream goes on.
-            self._refresh_at_s = min(self._refresh_at_s, self._now_s() + successors_delay_s)
             return None
         return {item.segment.name: frozenset(item.predecessors) for item in found}
 

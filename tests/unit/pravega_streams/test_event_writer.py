@@ -300,3 +300,22 @@ def test_a_writer_whose_last_flush_fails_gives_its_connections_up(
     stream.scale(0)
     writer.close()
     assert [event for item in TWO for event in stream.events(item)] == ["second"]
+
+
+def test_a_writer_that_waits_for_an_epoch_asks_less_and_less_often(stream: Stream) -> None:
+    """While a store is away a scale may stand for a minute, and every writer of its stream waits then."""
+    writer, now_s = stream.writer(), 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    writer._blocks.monotonic_s, writer._blocks.sleep = lambda: now_s, sleep
+    writer.write(b"event", "key")
+    stream.scale(10**9)
+    before = stream.asked
+    with pytest.raises(Unavailable, match="names it as open for 120 s"):
+        writer.flush()
+    assert stream.asked - before < 150
+    stream.scale(0)
+    writer.close()

@@ -59,3 +59,23 @@ def test_a_commit_that_an_operator_gave_up_is_not_waited_for(end: TransactionSta
     with pytest.raises(TransactionFailed, match=rf"is {end.name}: .*lost data"):
         begun(states).commit()
     assert next(states, None) is None
+
+
+def test_a_commit_that_is_waited_for_is_asked_about_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a store is away the commits of all transactions stand, and each of their writers waits."""
+    now_s, asked = 0.0, 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def states() -> Iterator[TransactionState]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield TransactionState.COMMITTING
+
+    monkeypatch.setattr(transaction, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    with pytest.raises(UnknownOutcome, match="not readable after 120 s"):
+        begun(states()).commit()
+    assert asked < 300

@@ -23,7 +23,7 @@ from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successo
 from pravega_common.names import segment_name
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import EventsTruncated, ReaderOffline
-from pravega_streams.readers import segment_feed
+from pravega_streams.readers import event_reader, segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.event_reader import EventReader
@@ -224,6 +224,33 @@ async def test_a_segment_that_was_sealed_before_its_successors_are_known_is_wait
     stream.open = [1 << 32 | 1, 1 << 32 | 2]
     stream.following = {0: {1 << 32 | 1: (0,), 1 << 32 | 2: (0,)}}
     assert await take(reader, 2) == [b"new", b"new"]
+
+
+async def test_a_segment_that_waits_for_its_successors_does_not_slow_the_others_down(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scale may stand for a minute, while a store is away."""
+    monkeypatch.setattr(segment_feed, "read_bytes", 16)
+    other = segment_name(SCOPE, STREAM, 7)
+    await segments.create_segment(other)
+    await segments.seal(S0)
+    count = 200
+    await segments.append(other, [framed(b"event %02d" % (number % 100)) for number in range(count)])
+    cluster, asked = group._cluster, 0
+    both = {(SCOPE, STREAM): {0: 0, 7: 0}}
+    made = await ReaderGroup(cluster, SCOPE, "two").create(GroupConfiguration(both, {}, 60_000))
+    found = stream.successors
+
+    async def counted(scope: str, name: str, segment_id: int) -> list[Successor]:
+        nonlocal asked
+        asked += 1
+        return await found(scope, name, segment_id)
+
+    monkeypatch.setattr(stream, "successors", counted)
+    monkeypatch.setattr(event_reader, "successors_delay_s", 60.0)
+    async with await made.create_reader("r") as reader:
+        assert len(await take(reader, count)) == count
+        assert asked == 1
 
 
 async def test_the_end_of_a_sealed_stream_ends_the_events(
