@@ -47,6 +47,8 @@ class AssignmentHostStore(Service):
         self._stores: dict[str, Member] = {}
         self._refreshed_s = float("-inf")
         self._doubted = False
+        self._incarnations: frozenset[str] = frozenset()
+        """Those of the stores as they were last seen under the assignment that is held."""
 
     async def on_start(self) -> None:
         await self._refresh()
@@ -113,8 +115,14 @@ class AssignmentHostStore(Service):
         members = await self._cpo.members(SEGMENT_STORE_KIND)
         assignment = await self._cpo.get_assignment()
         self._stores = {name: Member.from_payload(payload) for name, payload in members.items()}
-        if assignment.version >= self._assignment.version:
-            self._assignment = assignment
+        incarnations = frozenset(member.incarnation for member in self._stores.values())
+        if assignment.version >= self._assignment.version or self._begins_again(assignment, incarnations):
+            self._assignment, self._incarnations = assignment, incarnations or self._incarnations
+
+    def _begins_again(self, assignment: Assignment, incarnations: frozenset[str]) -> bool:
+        """Whether an assignment of a lower version counts: the oracle lost its data, and all stores have started since.
+        Those that run on keep to what they knew, and so does this."""
+        return assignment.version > 0 and bool(incarnations) and not incarnations & self._incarnations
 
     async def _follow(self) -> None:
         while True:

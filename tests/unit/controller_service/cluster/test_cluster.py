@@ -41,8 +41,8 @@ class Cluster:
         self.cpo = InMemoryCPO(self.clock)
         self.leader = AssignmentLeader(self.cpo, "one", 4, 10_000, self.clock)
 
-    async def join(self, store: str, *failed: tuple[int, int]) -> None:
-        member = Member("127.0.0.1", 1000 + ord(store), "first", failed)
+    async def join(self, store: str, *failed: tuple[int, int], incarnation: str = "first") -> None:
+        member = Member("127.0.0.1", 1000 + ord(store), f"{incarnation} of {store}", failed)
         await self.cpo.renew_lease(SEGMENT_STORE_KIND, store, member.to_payload(), 60_000)
 
     async def owners(self) -> dict[int, str]:
@@ -155,4 +155,37 @@ async def test_a_doubted_answer_is_looked_up_again(cluster: Cluster) -> None:
     await cluster.clock.advance(1)
     hosts.forget(segment)
     assert (await hosts.resolve(segment)).port == 7
+    await hosts.stop()
+
+
+async def test_a_new_assignment_counts_once_all_stores_have_started_behind_the_loss_of_the_old_one(
+    cluster: Cluster,
+) -> None:
+    """An oracle that lost its data begins with the first version again, while controllers run on."""
+    await cluster.join("a")
+    await cluster.settle()
+    await cluster.join("a", (0, 1))
+    for _ in range(3):
+        await cluster.clock.advance(2)
+        await cluster.leader.round()
+    hosts = AssignmentHostStore(cluster.cpo, 4, cluster.clock)
+    await hosts.start()
+    known = hosts.placement
+    cluster.cpo = hosts._cpo = cluster.leader._cpo = InMemoryCPO(cluster.clock)
+    await cluster.clock.advance(1)
+    await hosts.look_again()
+    assert dict(hosts.placement.owners) == dict(known.owners), "nothing is known yet"
+    # Stores that run on keep their containers, whatever the oracle says.
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    assert 0 < (await cluster.cpo.get_assignment()).version < known.version
+    await hosts.look_again()
+    assert dict(hosts.placement.owners) == dict(known.owners) != await cluster.owners()
+    # The remedy is to stop all, to register them again, and to start them.
+    for store in ("a", "b"):
+        await cluster.join(store, incarnation="second")
+    await cluster.clock.advance(1)
+    await hosts.look_again()
+    assert dict(hosts.placement.owners) == await cluster.owners()
     await hosts.stop()
