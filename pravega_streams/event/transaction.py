@@ -68,6 +68,9 @@ class Transaction:
     def flush(self) -> None:
         """Return when everything written is durable."""
         try:
+            # All are on their way before the first is waited for: each waits for the disk of its store.
+            for writer in self._writers.values():
+                writer.start_flush()
             for writer in self._writers.values():
                 writer.flush()
         except (SegmentNotFound, SegmentSealed) as error:

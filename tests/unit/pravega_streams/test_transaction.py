@@ -1,0 +1,54 @@
+"""Writes a transaction to a store in memory over a real socket."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pravega_common.model.segments import SegmentRange
+from pravega_common.model.transactions import NewTransaction
+from pravega_common.names import transaction_segment_name
+from pravega_common.wire import commands as c
+from pravega_streams.event.transaction import Transaction
+from tests.support.fakes.wire_store import FakeSegment, FakeStore
+
+COUNT = 16
+
+
+@pytest.fixture
+def store() -> Iterator[FakeStore]:
+    made = FakeStore()
+    yield made
+    made.close()
+
+
+def test_a_flush_takes_as_long_for_many_segments_as_for_one(store: FakeStore) -> None:
+    """Each waits for the disk of its store: not one after the other."""
+    ranges = tuple(SegmentRange("s", "t", number, number / COUNT, (number + 1) / COUNT) for number in range(COUNT))
+    begun = NewTransaction(uuid.UUID(int=7), ranges)
+    names = [transaction_segment_name(item.name, begun.transaction_id) for item in ranges]
+    store.segments |= {name: FakeSegment() for name in names}
+    asked: list[type[c.Command]] = []
+
+    def note(command: c.Command) -> None:
+        if isinstance(command, c.SetupAppend | c.AppendBlockEnd):
+            asked.append(type(command))
+
+    store.before = note
+    client: Any = SimpleNamespace(segments=SimpleNamespace(endpoints=store))
+    transaction = Transaction(client, "s", "t", begun, 30_000)
+    for number in range(20 * COUNT):
+        transaction.write(b"event", f"key-{number}")
+    transaction.flush()
+    assert all(store.segments[name].data for name in names)
+    # Every set-up is asked for before the first answer is waited for.
+    assert asked == [c.SetupAppend] * COUNT + [c.AppendBlockEnd] * COUNT
+    asked.clear()
+    for number in range(20 * COUNT):
+        transaction.write(b"event", f"key-{number}")
+    transaction.flush()
+    assert asked == [c.AppendBlockEnd] * COUNT
