@@ -1,8 +1,10 @@
 """Stores the positions and times that writers report, from which watermarks are made (docs/controller-api.md 5).
 
 Each writer has a key of its own in a table of the stream that is created with the first mark. A mark expires when its
-writer reports nothing for the stream's timestamp aggregation timeout; expired ones are removed, a few at a time, when
-new writers come. The streams that have marks are in an index (``marked_streams.py``).
+writer reports nothing for the stream's timestamp aggregation timeout: the writer may then report any position and
+time. It is removed when it counts for no watermark any more (``watermarks/participation.py``). When new writers come,
+marks older than a day are removed, a few at a time. The streams that have marks are in an index
+(``marked_streams.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from pravega_common.names import segments_per_stream_max
 writer_bytes_max: Final = 1_024
 """UTF-8 bytes of a writer's name, which is a key of a table."""
 mark_life_default_ms: Final = 24 * 3_600_000
-"""Life of a mark after its last report, in streams whose configuration has no timestamp aggregation timeout."""
+"""Life of a mark after its last report, in streams whose configuration has no timestamp aggregation timeout; in others
+the least time that it counts if it is ahead of the last watermark."""
 marks_swept_per_writer: Final = 10
 """Marks looked at for each new writer, so that a table is gone through faster than it grows."""
 marks_per_page: Final = 10
@@ -78,7 +81,8 @@ class WriterMarks:
             # Behind the mark: the index never loses a stream whose mark it was asked to hold.
             await self.streams.note(scope, stream, is_new=is_new)
         if is_new:
-            await self._sweep(context, life_ms)
+            # The mark of a silent writer that is ahead of the last watermark counts for the next one.
+            await self._sweep(context, max(life_ms, mark_life_default_ms))
         return outcome
 
     async def remove(self, scope: str, stream: str, writer: str) -> bool:
@@ -193,7 +197,7 @@ class WriterMarks:
         await self._store.tables.put(context.marks_table, writer, value, expected)
 
     async def _sweep(self, context: StreamContext, life_ms: int) -> None:
-        """Remove the expired ones among the next few marks."""
+        """Remove those older than ``life_ms`` among the next few marks."""
         table = context.marks_table
         page = await self._store.tables.scan(table, self._sweeps.pop(table, b""), marks_swept_per_writer)
         now_ms = self._store.clock.wall_ms()

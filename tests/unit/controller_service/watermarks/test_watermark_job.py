@@ -169,6 +169,22 @@ async def test_a_silent_writer_times_out_and_its_mark_goes(world: WatermarkWorld
     assert await world.controller.marks.get(S, T, "silent") is None
 
 
+async def test_a_silent_writer_that_is_ahead_counts_also_when_others_come(world: WatermarkWorld) -> None:
+    await world.note("slow", 100, {0: 10})
+    await world.run(1)
+    await world.note("ahead", 300, {0: 90})
+    for _ in range(4):
+        await world.run()
+        await world.note("slow", 100, {0: 10})
+    # The mark of "ahead" is older than the timeout, and no watermark had its events.
+    await world.note("new", 400, {0: 50})
+    await world.note("slow", 350, {0: 60})
+    await world.run(1)
+    assert await world.written() == [Watermark(100, 100, in_first(10)), Watermark(300, 400, in_first(90))]
+    await world.run(1)
+    assert {writer async for writer, _, _ in world.controller.marks.all_of(S, T)} == {"new", "slow"}
+
+
 async def test_a_writer_that_says_goodbye_holds_nobody_up(world: WatermarkWorld) -> None:
     await world.note("gone", 100, {0: 10})
     await world.note("b", 120, {0: 20})
