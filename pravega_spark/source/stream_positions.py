@@ -277,6 +277,15 @@ class StreamPositions:
                 _log.info("stream %s/%s changed while a time was looked for: %s", self.scope, self.stream, error)
         return self._walked_to_time(time_ms, as_end=as_end)
 
+    def bound_at_time(self, time_ms: int) -> ReadBound:
+        """The end of a read at a time that has come; nothing lies before it in a deleted stream that may be missed."""
+        try:
+            return self.bound(self.cut_at_time(time_ms, as_end=True))
+        except NotFound:
+            if self._fails:
+                raise
+            return ReadBound({}, [])
+
     def _walked_to_time(self, time_ms: int, *, as_end: bool) -> SegmentOffsets:
         """Go from the head over scaling to a time. Raises for what is truncated on the way, which nobody has missed."""
         self.events.forget()  # An index of before leaves out what was written since, as if that was later.

@@ -271,8 +271,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         now_ms = time.time_ns() // 1_000_000
         if time_ms is None or now_ms < time_ms or self._is_end_settled:
             return
-        bounds = self._of_each(self._opened(), lambda one: one.bound(one.cut_at_time(time_ms, as_end=True)))
-        self._end.update(bounds)
+        self._end.update(self._of_each(self._opened(), lambda one: one.bound_at_time(time_ms)))
         self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
 
     def _begin(self, start: OffsetsByStream) -> OffsetsByStream:

@@ -905,6 +905,27 @@ class TestTime:
         monkeypatch.setattr(streams.gateway, call, truncating)
         assert sorted(Query(source).all()) == sorted(self.of(3) + [b"event-0040"] * 2)
 
+    def test_a_stream_that_is_deleted_before_the_end(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where it may be missed the others are read to the end, and what is created again comes behind it."""
+        clock = {"now": 1_000_000}
+        monkeypatch.setattr("pravega_spark.source.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda: clock["now"])
+        for name in ("t", "u"):
+            streams.create(name)
+            streams.append(name, 0, numbered(0, 2))
+        query = Query(timed(streams, stream="t,u", start_time="0", end_time="1010000", fail_on_data_loss="false"))
+        assert query.all() == numbered(0, 2) * 2
+        streams.gateway.seal_stream("s", "u")
+        streams.gateway.delete_stream("s", "u")
+        streams.append("t", 0, numbered(2, 4))
+        clock["now"] += 20_000
+        assert query.all() == numbered(2, 4)
+        streams.create("u")
+        streams.append("u", 1, numbered(4, 6))
+        assert query.all() == []
+
 
 def timed(streams: FakeStreams, **given: str) -> StreamReader:
     options = {"controller": streams.controller, "scope": "s", "stream": "t", **given}
