@@ -63,21 +63,24 @@ class ReadStreams:
             self._look()
         return self._names
 
-    def look_again(self) -> None:
-        """Look for streams that came or went, once in ``stream_discovery_interval``.
+    def look_again(self, *, at_once: bool = False) -> bool:
+        """Look for streams that came or went, once in ``stream_discovery_interval`` or ``at_once``.
 
-        A controller that does not answer is asked again later: the streams that are known are read meanwhile.
+        A controller that does not answer is asked again later: the streams that are known are read meanwhile. Returns
+        whether those of now are known.
         """
         now_s = self._monotonic_s()
         if self._options.stream_pattern is None or self._looked_s is None:
-            return
-        if now_s - self._looked_s < self._options.stream_discovery_interval / 1000:
-            return
+            return True
+        if not at_once and now_s - self._looked_s < self._options.stream_discovery_interval / 1000:
+            return False
         try:
             self._look()
         except Unavailable as error:
             self._looked_s = now_s
             _log.warning("scope %s cannot be searched for new streams: %s", self._options.scope, error)
+            return False
+        return True
 
     def check_left(self, before: Collection[str], names: Collection[str]) -> None:
         """Refuse to give up streams that a checkpoint has a position in, unless lost data may be skipped.

@@ -266,13 +266,19 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         """Bind the source to ``end_time`` once that has come: what was written before is before it.
 
         For a moment after it the index of the store may not know the last events; then the bound is looked up again.
+        The last time it is of all streams that a pattern finds then: one may have come since the last look for some.
         """
         time_ms = self._options.end_time
         now_ms = time.time_ns() // 1_000_000
         if time_ms is None or now_ms < time_ms or self._is_end_settled:
             return
-        self._end.update(self._of_each(self._opened(), lambda one: one.bound_at_time(time_ms)))
-        self._is_end_settled = now_ms >= time_ms + index_delay_max_ms
+        streams = self._opened()
+        settles = now_ms >= time_ms + index_delay_max_ms
+        if settles and self._target is None:
+            settles = self._names.look_again(at_once=True)
+            self._take_up(self._names.names())
+        self._end.update(self._of_each(streams, lambda one: one.bound_at_time(time_ms)))
+        self._is_end_settled = settles
 
     def _begin(self, start: OffsetsByStream) -> OffsetsByStream:
         """``start`` without streams that are no longer read, and with those that came."""

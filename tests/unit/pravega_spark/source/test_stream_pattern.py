@@ -143,6 +143,32 @@ def test_a_query_waits_for_its_first_stream(source: Source, caplog: pytest.LogCa
     assert rows_of(Query(later).rows(start, later.latestOffset(start, ReadAllAvailable()))) == numbered(0, 2)
 
 
+def test_a_stream_that_came_just_before_the_end_is_read_up_to_it(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No look for streams is due between its creation and the end."""
+    clock = {"now": 1_000_000}
+    monkeypatch.setattr("pravega_spark.source.stream_reader.time.time_ns", lambda: clock["now"] * 1_000_000)
+    monkeypatch.setattr(source.streams.gateway, "now_ms", lambda: clock["now"])
+    source.add("orders-1", 0, 2)
+    query = Query(source.reader(end_time="1010000"))
+    assert rows_of(query.step()) == numbered(0, 2)
+    source.add("orders-2", 2, 4)
+    clock["now"] += 20_000
+    list_streams = source.streams.gateway.list_streams
+
+    def unavailable(scope: str) -> list[str]:
+        raise Unavailable("no controller")
+
+    monkeypatch.setattr(source.streams.gateway, "list_streams", unavailable)
+    assert query.step() is None
+    monkeypatch.setattr(source.streams.gateway, "list_streams", list_streams)
+    assert rows_of(query.step()) == numbered(2, 4)
+    source.add("orders-3", 4, 6)
+    source.pass_interval()
+    assert query.step() is None
+
+
 class TestDeleted:
     @pytest.fixture
     def query(self, source: Source) -> Query:
