@@ -110,7 +110,8 @@ class Service:
             self._failure_callbacks.append(callback)
 
     def own(self, part: Part) -> None:
-        """From now on the failure of the part is the failure of this service. Called before the part is started."""
+        """From now on the failure of the part is the failure of this service. Called before the part is started, or
+        right after, where this service has better words for what made the start fail."""
         part.on_failure(self.fail)
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:

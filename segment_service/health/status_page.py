@@ -64,13 +64,13 @@ class StatusPage(Service):
         ProcessCollector(registry=self._metrics)
 
     async def on_start(self) -> None:
-        self.own(self._door)
         try:
             await self._door.start()
         except OSError as error:
             raise ConfigurationError(
-                f"store.metrics = {self.host}:{self.port}: cannot listen there: {error}"
+                f"store.metrics = '{self.host}:{self.port}': cannot listen there ({error})"
             ) from error
+        self.own(self._door)
         self.port = self._door.port
 
     def _application(self) -> web.Application:

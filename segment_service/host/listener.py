@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
+from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.local_socket import listening_name
@@ -91,20 +92,27 @@ class WireServer(Service):
         return len(self._connections)
 
     async def on_start(self) -> None:
-        if self._tls is None:
+        try:
             await self._listen()
-            await self._listen_locally()
-        else:
-            self.door = TlsDoor(self.host, self.port, self._tls, self._accept, backlog=accept_backlog)
+        except OSError as error:
+            raise ConfigurationError(
+                f"store.listen = '{self.host}:{self.port}': cannot listen there ({error})"
+            ) from error
+        if self.door is not None:
             self.own(self.door)
-            await self.door.start()
-            self.port = self.door.port
+        else:
+            await self._listen_locally()
         self.spawn(self.budgets.hello.run(), "hello-deadlines")
         self.spawn(self.budgets.frames.run(), "frame-deadlines")
         self.spawn(self.budgets.unsent.run(), "unsent-replies")
         self.log.info("serving the wire protocol", host=self.host, port=self.port)
 
     async def _listen(self) -> None:
+        if self._tls is not None:
+            self.door = TlsDoor(self.host, self.port, self._tls, self._accept, backlog=accept_backlog)
+            await self.door.start()
+            self.port = self.door.port
+            return
         server = await asyncio.get_running_loop().create_server(
             self._accept, self.host, self.port, backlog=accept_backlog
         )

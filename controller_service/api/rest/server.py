@@ -105,11 +105,11 @@ class RestServer(Service):
     async def on_start(self) -> None:
         host, port = host_and_port(self._listen)
         self._door = HttpDoor(host, port, self.limits, self.application, tls=self._tls, stop_grace_s=stop_grace_s)
-        self.own(self._door)
         try:
             await self._door.start()
         except OSError as error:
             raise ConfigurationError(f"rest = {self._listen!r}: cannot listen there ({error})") from error
+        self.own(self._door)
         self.port = self._door.port
 
     async def on_stop(self) -> None:

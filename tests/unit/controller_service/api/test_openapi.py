@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.server import EXPLORER_FILES, RestServer, all_operations
 from controller_service.service import Controller
 from controller_service.window.page_routes import PAGE_FILES
+from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import InvariantViolation
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.repository import TRANSCRIPTS
@@ -274,6 +276,17 @@ async def test_a_bug_in_a_handler_is_an_answer_without_a_trace() -> None:
             assert "secret" not in str(answer.raw_headers) + (answer.reason or "") + await answer.text()
     finally:
         await server.stop()
+
+
+async def test_a_taken_port_is_named_with_its_setting() -> None:
+    controller = ControllerParts().controller()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        server = RestServer(
+            address, HealthRegistry(), controller.parts, controller.window_parts(), controller.watermark_ages
+        )
+        with pytest.raises(ConfigurationError, match=f"rest = '{address}': cannot listen there"):
+            await server.start()
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import aiohttp
 import pytest
 
-from pravega_common.errors import PravegaError, SegmentNotFound
+from pravega_common.errors import ConfigurationError, PravegaError, SegmentNotFound
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import Problem
@@ -58,7 +59,7 @@ class Page:
         self.streams = BusiestStreams(streams_max=2)
         self.server = self._page()
 
-    def _page(self, warning: str = "") -> StatusPage:
+    def _page(self, warning: str = "", port: int = 0) -> StatusPage:
         cache = CacheManager(InMemoryCacheStorage())
         parts = (
             self.registry,
@@ -81,13 +82,17 @@ class Page:
             warning,
             lambda: self.certificate,
         )
-        return StatusPage("127.0.0.1", 0, self.registry, StoreCollector(*parts), health, lambda: self.offline)
+        return StatusPage("127.0.0.1", port, self.registry, StoreCollector(*parts), health, lambda: self.offline)
 
     async def warn(self, warning: str) -> None:
         """Go on with a page of a store whose machine should be changed."""
         await self.server.stop()
         self.server = self._page(warning)
         await self.server.start()
+
+    async def take(self, port: int) -> None:
+        """Start one more page at this port."""
+        await self._page(port=port).start()
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session:
@@ -103,6 +108,13 @@ async def page() -> AsyncIterator[Page]:
     await page.server.stop()
     for container in page.registry:
         await container.stop()
+
+
+async def test_a_taken_port_is_named_with_its_setting(page: Page) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        with pytest.raises(ConfigurationError, match=rf"store.metrics = '127\.0\.0\.1:{port}': cannot listen there"):
+            await page.take(port)
 
 
 async def problems(page: Page, status_expected: int) -> list[str]:
