@@ -144,7 +144,7 @@ class ServiceSettings(BaseSettings):
         try:
             settings = cls(**values)
         except SettingsError as error:
-            raise ConfigurationError(f"environment: {error}") from error
+            raise _refusal("environment", [_no_json(cls, error)]) from None
         except ValidationError as error:
             # Not chained: the original error may show a secret.
             raise _refusal(origin, [_mistake(cls, item) for item in error.errors()]) from None
@@ -181,6 +181,15 @@ def _unknown_variables(settings: type[BaseSettings]) -> list[str]:
         elif name in misspelt:
             mistakes.append(f"{variable}: no such setting; {prefix}{misspelt[name]} is one")
     return mistakes
+
+
+def _no_json(settings: type[BaseSettings], error: SettingsError) -> str:
+    """Names the variable of a list or a table that is no JSON; without its value, which may have a secret."""
+    prefix, value = str(settings.model_config["env_prefix"]).lower(), getattr(error.__cause__, "doc", None)
+    names = [name for name, text in os.environ.items() if name.lower().startswith(prefix) and text == value]
+    if not names:
+        return str(error)
+    return f'{min(names)}: is no JSON ({error.__cause__}); write a list as ["a", "b"] and a table as {{"a": "b"}}'
 
 
 def _refusal(origin: str, mistakes: Sequence[str]) -> ConfigurationError:
