@@ -23,6 +23,7 @@ from pravega_streams.batch.range_reader import ReadSockets
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.replies import answered_by
 from pravega_streams.connection.requests import with_token
 from pravega_streams.connection.silence import has_moved
 
@@ -168,39 +169,47 @@ class PipelinedCalls:
             asked = self._sent(endpoint, {segment: questions[segment] for segment in segments}, since_version)
             if asked is not None:
                 sent.append(asked)
-        for connection, waiting in sent:
-            self._receive(connection, waiting, replies)
+        for connection, waiting, names in sent:
+            self._receive(connection, waiting, names, replies)
         return replies
 
     def _sent(
         self, endpoint: Endpoint, questions: Mapping[str, MakeQuestion], since_version: int
-    ) -> tuple[WireSocket, dict[int, str]] | None:
-        """The connection, and the segments by the ids of their requests; None where the store cannot be asked."""
+    ) -> tuple[WireSocket, dict[int, c.Command], dict[int, str]] | None:
+        """The connection, and the requests and their segments by id; None where the store cannot be asked."""
         try:
             connection = self._sockets.take(endpoint)
             if since_version and connection.peer_version() < since_version:
                 self._sockets.give_back(endpoint, connection)
                 return None
             tokens = {segment: self._resolver.token(segment) for segment in questions}
-            waiting = {connection.next_request_id(): segment for segment in questions}
-            connection.send(*(with_token(questions[one], tokens[one])(rid) for rid, one in waiting.items()))
+            segments = {connection.next_request_id(): segment for segment in questions}
+            waiting = {rid: with_token(questions[one], tokens[one])(rid) for rid, one in segments.items()}
+            connection.send(*waiting.values())
         except PravegaError as error:
             _log.info("the store at %s is not asked about %d segments: %s", endpoint, len(questions), error)
             return None
-        return connection, waiting
+        return connection, waiting, segments
 
-    def _receive(self, connection: WireSocket, waiting: dict[int, str], replies: dict[str, c.Command]) -> None:
+    def _receive(
+        self,
+        connection: WireSocket,
+        waiting: dict[int, c.Command],
+        segments: Mapping[int, str],
+        replies: dict[str, c.Command],
+    ) -> None:
         try:
-            one = next(iter(waiting.values()))
+            one = segments[next(iter(waiting))]
             while waiting:
                 reply = connection.receive(lambda: has_moved(self._resolver, one, connection.endpoint))
-                segment = waiting.pop(getattr(reply, "request_id", -1), None)
-                if segment is not None:
-                    replies[segment] = reply
+                answered = answered_by(reply, waiting)
+                if answered is not None:
+                    del waiting[answered]
+                    replies[segments[answered]] = reply
         except PravegaError as error:
             _log.info("%d questions got no answer: %s", len(waiting), error)
             connection.close()  # What was sent is still to be answered.
-            self._resolver.forget(next(iter(waiting.values())))
+            self._resolver.forget(segments[next(iter(waiting))])
             return
         self._sockets.give_back(connection.endpoint, connection)
 

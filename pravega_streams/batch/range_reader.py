@@ -19,7 +19,7 @@ from pravega_common.errors import (
 from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
-from pravega_streams.connection.replies import error_of
+from pravega_streams.connection.replies import answered_by, error_of
 from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
 
@@ -64,7 +64,11 @@ class ReadSockets:
 class _Request:
     offset: int
     length: int
-    request_id: int
+    command: c.ReadSegment
+
+    @property
+    def request_id(self) -> int:
+        return self.command.request_id
 
 
 class RangeReader:
@@ -194,10 +198,10 @@ class RangeReader:
             self._asked_up_to += length
 
     def _send(self, socket: WireSocket, offset: int, length: int) -> _Request:
-        request = _Request(offset, length, socket.next_request_id())
         token = self._resolver.token(self.segment)
-        socket.send(c.ReadSegment(self.segment, offset, length, token, request.request_id))
-        return request
+        command = c.ReadSegment(self.segment, offset, length, token, socket.next_request_id())
+        socket.send(command)
+        return _Request(offset, length, command)
 
     def _ask_for_rest(self, request: _Request, received: int, socket: WireSocket) -> None:
         """A store may send less than was asked for. Ask for the gap, and for no more than that in future."""
@@ -208,7 +212,9 @@ class RangeReader:
         """Replies to later requests may come first and are kept."""
         while request.request_id not in self._replies:
             reply = socket.receive(lambda: has_moved(self._resolver, self.segment, socket.endpoint))
-            self._replies[getattr(reply, "request_id", -1)] = reply
+            answered = answered_by(reply, {one.request_id: one.command for one in self._requests})
+            if answered is not None:
+                self._replies[answered] = reply
         return self._replies.pop(request.request_id)
 
     def _refused(self, reply: c.Command) -> memoryview:

@@ -6,15 +6,15 @@ import asyncio
 import itertools
 from typing import Any, Final, cast
 
-from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.client_tls import explained
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode, encode_parts
-from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import FrameParser
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.connection.requests import MakeCommand, connect_time_max_s
+from pravega_streams.connection.replies import answered_by
+from pravega_streams.connection.requests import MakeCommand, connect_time_max_s, first_request_id
 
 requests_outstanding_max: Final = 4_096
 
@@ -26,8 +26,10 @@ class WireConnection(asyncio.BufferedProtocol):
         self.endpoint = endpoint
         self.is_open = False
         self._parser = FrameParser()
-        self._request_ids = itertools.count(1)
+        self._request_ids = itertools.count(first_request_id)
         self._waiting: dict[int, asyncio.Future[c.Command]] = {}
+        self._reads: dict[int, c.Command] = {}
+        """Those of the waiting requests that are reads."""
         self._transport: asyncio.Transport | None = None
         self._heard_s = 0.0
         self._greeting: asyncio.Future[c.Hello] = asyncio.get_running_loop().create_future()
@@ -56,14 +58,18 @@ class WireConnection(asyncio.BufferedProtocol):
         if len(self._waiting) >= requests_outstanding_max:
             raise Unavailable(f"{requests_outstanding_max} requests are outstanding at {self.endpoint}")
         request_id = next(self._request_ids)
-        parts = encode_parts(make(request_id))
+        request = make(request_id)
+        parts = encode_parts(request)
         reply: asyncio.Future[c.Command] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = reply
+        if isinstance(request, c.ReadSegment):
+            self._reads[request_id] = request
         try:
             self._write(parts)
             return await reply
         finally:
             self._waiting.pop(request_id, None)
+            self._reads.pop(request_id, None)
 
     async def knows(self, extension: int) -> bool:
         """Whether the store knows an extension of the protocol (``wire/versions.py``); waits for its Hello."""
@@ -99,7 +105,7 @@ class WireConnection(asyncio.BufferedProtocol):
         try:
             for type_code, payload in self._parser.buffer_updated(nbytes):
                 self._received(decode(type_code, payload))
-        except WireDecodeError as error:
+        except PravegaError as error:
             self.close(str(error))
             return
         if self._parser.failure is not None:
@@ -118,7 +124,10 @@ class WireConnection(asyncio.BufferedProtocol):
         if isinstance(reply, c.ErrorMessage) and not (reply.request_id or reply.segment):
             self.close(reply.message)
             return
-        waiter = self._waiting.get(getattr(reply, "request_id", -1))
+        request_id = getattr(reply, "request_id", -1)
+        waiter = self._waiting.get(request_id)
+        if waiter is None:
+            waiter = self._waiting.get(answered_by(reply, self._reads) or request_id)
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)
 

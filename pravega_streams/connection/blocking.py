@@ -20,7 +20,8 @@ from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import Frame, FrameParser, small_buffer
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.connection.requests import MakeCommand, connect_time_max_s
+from pravega_streams.connection.replies import answered_by
+from pravega_streams.connection.requests import MakeCommand, connect_time_max_s, first_request_id
 from pravega_streams.connection.silence import silence_min_s, silences_s
 from pravega_streams.connection.tls_socket import TlsSocket
 
@@ -49,7 +50,7 @@ class WireSocket:
         self.endpoint = endpoint
         self._parser = FrameParser(new_buffer=small_buffer)
         self._frames: deque[Frame] = deque()
-        self._request_ids = itertools.count(1)
+        self._request_ids = itertools.count(first_request_id)
         self._peer_version: int | None = None
         self._peer_extensions = 0
         try:
@@ -143,10 +144,11 @@ class WireSocket:
     def call(self, make: MakeCommand, has_moved: HasMoved = bool) -> c.Command:
         """Send one command and wait for the reply with its request id; others meanwhile are dropped."""
         request_id = self.next_request_id()
-        self.send(make(request_id))
+        request = make(request_id)
+        self.send(request)
         while True:
             reply = self.receive(has_moved)
-            if getattr(reply, "request_id", None) == request_id:
+            if answered_by(reply, {request_id: request}) is not None:
                 return reply
 
     def set_reply_time(self, reply_time_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from pravega_common import errors
@@ -53,6 +53,23 @@ def expected_reply(reply: c.Command, segment: str, expected: tuple[type[R], ...]
         close(f"{type(reply).__name__} in answer to a request that expects {names}")
         raise errors.UnknownOutcome(f"{segment}: the store answered {type(reply).__name__}")
     return reply
+
+
+def answered_by(reply: c.Command, requests: Mapping[int, c.Command]) -> int | None:
+    """The id of the waiting request that a reply is to; None if it is to none of them.
+
+    A plain Pravega that does not take the token of a read answers with the read's offset in the place of its id
+    (docs/wire-protocol.md 2.3). ``UnknownOutcome`` if several reads wait at that offset.
+    """
+    request_id = getattr(reply, "request_id", None)
+    if request_id is None or request_id in requests:
+        return request_id
+    if not isinstance(reply, c.AuthTokenCheckFailed):
+        return None
+    reads = [rid for rid, one in requests.items() if isinstance(one, c.ReadSegment) and one.offset == request_id]
+    if len(reads) > 1:
+        raise errors.UnknownOutcome(f"the token of one of {len(reads)} reads at offset {request_id} was refused")
+    return reads[0] if reads else None
 
 
 _SEGMENT_ERRORS: dict[type[c.Command], type[errors.SegmentError]] = {

@@ -8,6 +8,9 @@ from typing import Final
 from pravega_common.wire import commands as c
 
 connect_time_max_s: Final = 5.0
+first_request_id: Final = 1 << 62
+"""Above all offsets of a segment, which a plain Pravega may put in the place of a request's id
+(``replies.answered_by``)."""
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 2.0
 """The pauses of a writer or reader of a range before it looks for its store again; doubled up to the second."""

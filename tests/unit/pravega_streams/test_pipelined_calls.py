@@ -74,6 +74,19 @@ def test_a_store_that_cannot_be_reached_answers_nothing(store: FakeStore, socket
     assert PipelinedCalls(store, sockets).locate(dict.fromkeys(NAMES, 5)) == {}
 
 
+def test_a_plain_pravega_that_refuses_the_tokens_of_reads(store: FakeStore, sockets: ReadSockets) -> None:
+    """It answers with the offset in the place of the request id: several reads at one offset cannot be told apart."""
+    if store.extensions:
+        return
+    store.before = lambda command: c.AuthTokenCheckFailed(getattr(command, "offset", 0), "", c.TOKEN_CHECK_FAILED)
+    calls = PipelinedCalls(store, sockets)
+    assert calls.read({NAMES[0]: (1, 10), NAMES[1]: (2, 10)}) == {}
+    assert calls.read({NAMES[0]: (1, 10), NAMES[1]: (1, 10)}) == {}
+    store.before = lambda _: None
+    assert set(calls.read(dict.fromkeys(NAMES[:2], (1, 10)))) == set(NAMES[:2])
+    assert store.connection_count == 2, "the first one served until it could not be trusted"
+
+
 def test_reads_travel_together(store: FakeStore, sockets: ReadSockets) -> None:
     """A frame for all of them, where the store knows that; others never see one."""
     PipelinedCalls(store, sockets).read(dict.fromkeys(NAMES, (10, 910)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable
+from pravega_common.errors import AuthenticationFailed, InvalidArgument, SegmentNotFound, SegmentTruncated, Unavailable
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_streams.batch import range_reader
@@ -114,6 +114,27 @@ def test_sealed_before_the_end(store: FakeStore, sockets: ReadSockets) -> None:
     reader = RangeReader(SEGMENT, 9_999_990, 10_000_010, store, sockets)
     with pytest.raises(InvalidArgument, match=r"sealed at offset 10000000, .* to offset 10000010"):
         read(reader)
+
+
+def test_a_plain_pravega_that_refuses_the_token_of_a_read(store: FakeStore, sockets: ReadSockets) -> None:
+    """It answers with the offset of the read in the place of the request id."""
+
+    def refused(command: c.Command) -> c.Command | None:
+        if isinstance(command, c.ReadSegment) and command.offset >= 1_000:
+            return c.AuthTokenCheckFailed(command.offset, "", code)
+        return None
+
+    store.before = refused
+    code = c.TOKEN_CHECK_FAILED
+    with pytest.raises(AuthenticationFailed):
+        RangeReader(SEGMENT, 1_000, 2_000, store, sockets).read_into(memoryview(bytearray(10)))
+    # One that has ended is shown no longer, and the read goes on with the next.
+    code, reader = c.TOKEN_EXPIRED, RangeReader(SEGMENT, 1_000, 2_000, store, sockets, sleep=lambda _: renew())
+
+    def renew() -> None:
+        store.before = lambda _: None
+
+    assert read(reader) == store.segments[SEGMENT].data[1_000:2_000]
 
 
 def test_no_store_in_time(store: FakeStore, sockets: ReadSockets) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,12 +20,14 @@ from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import WireConnection
 from pravega_streams.connection.batches import SegmentCall
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.requests import MakeCommand
 from pravega_streams.segment.raw_client import RawClient
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.fakes.wire_store import FakeStore
 from tests.support.security import tokens_of
 from tests.support.servers import free_port
 from tests.unit.pravega_streams.conftest import ScriptedResolver
@@ -86,6 +90,52 @@ async def test_a_connection_lost_after_sending_is_unknown(
     segments.release()
     with pytest.raises(Unavailable):
         await connection.call(info)
+
+
+@pytest.fixture
+def plain() -> Iterator[FakeStore]:
+    made = FakeStore()
+    yield made
+    made.close()
+
+
+async def test_a_plain_pravega_that_refuses_the_token_of_a_read(plain: FakeStore) -> None:
+    """It answers with the offset of the read in the place of the request id, and no other request is meant by it."""
+
+    def refused(command: c.Command) -> c.Command | None:
+        if isinstance(command, c.ReadSegment):
+            return c.AuthTokenCheckFailed(command.offset, "", c.TOKEN_CHECK_FAILED)
+        assert isinstance(command, c.GetSegmentAttribute)
+        return c.SegmentAttribute(command.request_id, 7)
+
+    plain.before = refused
+    connection = await WireConnection.open(plain.endpoint)
+
+    def read(offset: int) -> MakeCommand:
+        return lambda rid: c.ReadSegment(SEGMENT, offset, 10, "", rid)
+
+    others = [connection.call(lambda rid: c.GetSegmentAttribute(rid, SEGMENT, bytes(16))) for _ in range(3)]
+    reads = [connection.call(read(offset)) for offset in (4, 5, 6)]
+    replies = await asyncio.wait_for(asyncio.gather(*reads, *others), 5)
+    assert [type(reply) for reply in replies] == [c.AuthTokenCheckFailed] * 3 + [c.SegmentAttribute] * 3
+    connection.close()
+
+
+async def test_reads_that_a_plain_pravega_refused_at_one_offset_are_asked_again(plain: FakeStore) -> None:
+    """Nobody knows which of them it was."""
+    first = threading.Event()
+
+    def refused(command: c.Command) -> c.Command | None:
+        first.wait(5)
+        return c.AuthTokenCheckFailed(0, "", c.TOKEN_CHECK_FAILED)
+
+    plain.before = refused
+    connection = await WireConnection.open(plain.endpoint)
+    calls = [connection.call(lambda rid: c.ReadSegment(SEGMENT, 0, 10, "", rid)) for _ in range(2)]
+    reads = asyncio.gather(*calls, return_exceptions=True)
+    await asyncio.sleep(0)  # both are sent
+    first.set()
+    assert {type(outcome) for outcome in await asyncio.wait_for(reads, 5)} == {UnknownOutcome}
 
 
 async def test_requests_carry_the_token_of_their_segment(segments: InMemorySegmentStore) -> None:
