@@ -198,7 +198,11 @@ def _config_of(request: pb.ReaderGroupConfiguration) -> ReaderGroupConfig:
 
 
 def _cuts_of(messages: Iterable[pb.StreamCut]) -> dict[str, dict[int, int]]:
-    return {scoped_name(*checked_stream(message.streamInfo)): dict(message.cut) for message in messages}
+    """By the names of their streams; ``InvalidArgument`` for one that cannot be told apart in such a name again."""
+    cuts = {scoped_name(*checked_stream(message.streamInfo)): dict(message.cut) for message in messages}
+    for name in cuts:
+        split_scoped_name(name)
+    return cuts
 
 
 def _cut_messages(cuts: dict[str, dict[int, int]]) -> list[pb.StreamCut]:
