@@ -157,7 +157,8 @@ class AppendProcessor:
         self._store = store
         self._times = times
         self._clock = clock
-        self._is_watching_tokens = False
+        self._watched_end_s: int | None = None
+        """The end of a token for which the watch waits; None without one."""
         self._peer = peer
         self._tokens = tokens
         self._decoder = AppendDecoder()
@@ -237,19 +238,29 @@ class AppendProcessor:
             self._hand_over(writer, append)
 
     def _watch_token_of(self, writer: _Writer) -> None:
-        if writer.token_ends_s is not None and not self._is_watching_tokens:
-            self._is_watching_tokens = True
-            self._peer.spawn_until_lost(self._close_at_token_end(), "token-end")
+        ends_s = writer.token_ends_s
+        if ends_s is not None and (self._watched_end_s is None or ends_s < self._watched_end_s):
+            self._watched_end_s = ends_s
+            self._peer.spawn_until_lost(self._close_at_token_end(ends_s), "token-end")
 
-    async def _close_at_token_end(self) -> None:
-        """Close, as a real store does, when the token of a writer has ended: appends themselves carry none."""
-        while ends_s := [writer.token_ends_s for writer in self._writers.values() if writer.token_ends_s is not None]:
-            left_s = min(ends_s) + skew_s - self._clock.wall_ms() / 1000
-            if left_s <= 0:
+    async def _close_at_token_end(self, end_s: int) -> None:
+        """Close, as a real store does, when the token of a writer has ended: appends themselves carry none.
+
+        Returns early when another one watches a token that ends sooner.
+        """
+        while self._watched_end_s == end_s:
+            left_s = end_s + skew_s - self._clock.wall_ms() / 1000
+            if left_s > 0:
+                await self._clock.sleep(left_s)
+                continue
+            ends_s = [writer.token_ends_s for writer in self._writers.values() if writer.token_ends_s is not None]
+            if not ends_s:  # Its writer is being set up again.
+                self._watched_end_s = None
+                return
+            if min(ends_s) <= end_s:
                 self._peer.close("the token of a writer has ended")
                 return
-            await self._clock.sleep(left_s)
-        self._is_watching_tokens = False
+            end_s = self._watched_end_s = min(ends_s)
 
     def _answer_failed_set_up(self, writer: _Writer, request: SetupAppend, error: PravegaError) -> None:
         reply = error_reply(error, request.request_id, request.segment, "setupAppend")

@@ -313,3 +313,22 @@ async def test_a_writer_is_cut_off_when_its_token_has_ended(
     assert await guest.closed_by_server() == []
     await eventually(lambda: closed_server.connection_count == 0)
     assert closed_server.recent_closes[-1][1] == "the token of a writer has ended"
+
+
+async def test_the_first_token_that_ends_cuts_the_writers_off(
+    guest: WireClient, closed_server: WireServer, clock: ManualClock
+) -> None:
+    """A client shows a token for a part of its life: that of a later writer may end before those of the others."""
+    tokens = tokens_of(clock)
+    resource = "prn::/scope:scope/stream:stream"
+    shown_before = tokens.sign("alice", {resource: Permission.READ_UPDATE})
+    await clock.advance(500)
+    fresh = tokens.sign("alice", {resource: Permission.READ_UPDATE})
+    for number, token in enumerate((fresh, shown_before, fresh)):
+        await guest.call(c.SetupAppend(number, bytes([number] * 16), SEGMENT, token), c.AppendSetup)
+    await clock.advance(90)
+    await guest.call(c.AppendBlockEnd(bytes([1] * 16), 3, b"abc", 1, 1, 2), c.DataAppended)
+    await clock.advance(50)
+    assert await guest.closed_by_server() == []
+    await eventually(lambda: closed_server.connection_count == 0)
+    assert closed_server.recent_closes[-1][1] == "the token of a writer has ended"
