@@ -52,6 +52,7 @@ from segment_service.contracts.attributes import (
 )
 from segment_service.contracts.segment_store import SegmentStore
 from segment_service.host.error_replies import error_reply
+from segment_service.host.merged_writers import MergedWriters
 from segment_service.host.refusals import refused_in
 from segment_service.host.request_checks import check_is_no_table, check_segment_name, client_attribute
 from segment_service.host.request_times import RequestTimes
@@ -100,7 +101,11 @@ class AppendPeer(Protocol):
         ...
 
     def enter_writer(self) -> str:
-        """Count one more writer that is set up until the connection ends; the reason why not, or an empty text."""
+        """Count one more writer that is set up; the reason why not, or an empty text."""
+        ...
+
+    def leave_writer(self) -> None:
+        """Count one writer less."""
         ...
 
 
@@ -152,9 +157,16 @@ class AppendProcessor:
     """All writers of one connection."""
 
     def __init__(
-        self, store: SegmentStore, peer: AppendPeer, tokens: TokenCheck, clock: Clock, times: RequestTimes
+        self,
+        store: SegmentStore,
+        peer: AppendPeer,
+        tokens: TokenCheck,
+        clock: Clock,
+        times: RequestTimes,
+        merged: MergedWriters,
     ) -> None:
         self._store = store
+        self._merged = merged
         self._times = times
         self._clock = clock
         self._watched_end_s: int | None = None
@@ -168,6 +180,20 @@ class AppendProcessor:
     def writer_count(self) -> int:
         """Writers that are set up, or were refused by their segment."""
         return len(self._writers)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        for writer in self._writers.values():
+            self._merged.forget(writer.segment, self, writer.writer_id)
+
+    def segment_merged(self, segment: str, writer_id: bytes) -> None:
+        """Let go of a writer, unless appends of it are still to be answered."""
+        writer = self._writers.get(writer_id)
+        if writer is None or writer.segment != segment or writer.in_flight or writer.waiting is not None:
+            return
+        del self._writers[writer_id]
+        self._decoder.forget(writer_id, segment)
+        self._peer.leave_writer()
 
     def limited_segment_of(self, writer_id: bytes) -> str:
         """The segment that a writer is set up for, if its bytes count for a quota; empty for one that is not known."""
@@ -206,13 +232,17 @@ class AppendProcessor:
 
     def _set_up(self, request: SetupAppend) -> None:
         writer = _Writer(request.segment, request.writer_id)
-        reason = "" if request.writer_id in self._writers else self._peer.enter_writer()
+        known = self._writers.get(request.writer_id)
+        reason = "" if known is not None else self._peer.enter_writer()
         if reason:
             self._decoder.forget(request.writer_id, request.segment)
             self._peer.send(ErrorMessage(request.request_id, request.segment, reason, THROTTLED))
             return
         # Nothing stands between the count and this: what the connection gives back when it ends is what it counted.
         self._writers[request.writer_id] = writer
+        if known is not None:
+            self._merged.forget(known.segment, self, request.writer_id)
+        self._merged.set_up(request.segment, self, request.writer_id)
         writer.counts_for_quota = self._tokens.counts_for_quota(request)
         self._peer.spawn(self._finish_set_up(writer, request), "setup-append")
 

@@ -10,6 +10,7 @@ from pravega_common.services.host_counts import HostCounts
 from segment_service.host.deadlines import DeadlineQueue
 from segment_service.host.held_bytes import OpenFrames, UnsentReplies
 from segment_service.host.in_flight import InFlightBudget
+from segment_service.host.merged_writers import MergedWriters
 from segment_service.host.refusals import HostRefusals, refusals_per_peer_per_s_default
 
 hello_time_max_s: Final = 10.0
@@ -45,6 +46,8 @@ class ServerBudgets:
     writers: HostCounts = field(
         default_factory=lambda: HostCounts("writers", "are set up", server_writers_max, host_writers_max)
     )
+
+    merged_writers: MergedWriters = field(default_factory=MergedWriters)
 
     @classmethod
     def of(

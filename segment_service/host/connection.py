@@ -212,7 +212,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             # A Unix socket: a client of this machine, counted with those that come through the port.
             self.peer_host, self.peer_name = _LOCAL_PEER, f"{_LOCAL_PEER} (Unix socket)"
-        self._appends = AppendProcessor(self._store, self, self._tokens, self._clock, self._times)
+        merged = self._budgets.merged_writers
+        self._appends = AppendProcessor(self._store, self, self._tokens, self._clock, self._times, merged)
         self._watch = PeerWatch(self._budgets, self._parser, self)
         self._watch.connected(transport.get_extra_info("socket"))
         self._hold_back(min(self._budgets.refusals.pause_s(self.peer_host), new_connection_pause_max_s))
@@ -258,6 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         self._watch.lost()
         self._budgets.unsent.note(self, 0)
         self._budgets.writers.leave(self.peer_host, self._appends.writer_count)
+        self._appends.close()
         for task in (*self._reads, *self._until_lost):
             task.cancel()
         if self._transient_segments:
@@ -317,6 +319,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def enter_writer(self) -> str:
         return self._budgets.writers.enter(self.peer_host)
+
+    def leave_writer(self) -> None:
+        self._budgets.writers.leave(self.peer_host)
 
     def spawn_until_lost(self, work: Coroutine[Any, Any, None], name: str) -> None:
         if self._is_lost:  # A request that was under way then asks for it.

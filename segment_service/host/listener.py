@@ -74,14 +74,15 @@ class WireServer(Service):
         self.quotas = quotas or ByteQuotas(self._clock)
         self._tokens = TokenCheck(tokens, authenticates=authenticates)
         self.times = RequestTimes()
-        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens, self.times)
+        self.budgets = ServerBudgets.of(self._clock, budget, refusals_per_peer_per_s)
+        on_merged = self.budgets.merged_writers.merged
+        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens, self.times, on_merged)
         self.admission = Admission(connections_max, per_peer_max=connections_per_peer_max)
         self._tls = tls
         self._local_socket = local_socket
         self._servers: list[asyncio.Server] = []
         self.door: TlsDoor | None = None
         """Accepts the connections of a store that speaks TLS."""
-        self.budgets = ServerBudgets.of(self._clock, budget, refusals_per_peer_per_s)
         self._connections: set[Connection] = set()
         self._cleanups: set[asyncio.Task[Any]] = set()
         self._none_left = asyncio.Event()

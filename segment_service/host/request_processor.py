@@ -77,8 +77,11 @@ class RequestProcessor:
         random_bytes: Callable[[int], bytes],
         tokens: TokenCheck,
         times: RequestTimes,
+        on_merged: Callable[[str], None],
     ) -> None:
+        """``on_merged`` gets the name of each segment that was merged."""
         self._store = store
+        self._on_merged = on_merged
         self._tokens = tokens
         self._clock = clock
         self._random_bytes = random_bytes
@@ -297,6 +300,7 @@ class RequestProcessor:
             if error.target_length is None:
                 raise
             length = error.target_length
+        self._on_merged(request.source)
         return wire.SegmentsMerged(request.request_id, request.target, request.source, length)
 
     async def _merge_batch(self, request: wire.MergeSegmentsBatch) -> Command:
@@ -332,11 +336,13 @@ class RequestProcessor:
 
     async def _merge_one(self, target: str, source: str) -> int:
         try:
-            return (await self._store.merge(target, source)).target_length
+            length = (await self._store.merge(target, source)).target_length
         except SegmentMerged as error:
             if error.target_length is None:
                 raise
-            return error.target_length
+            length = error.target_length
+        self._on_merged(source)
+        return length
 
 
 def _length_of(request: ReadSegment) -> int:
