@@ -32,6 +32,9 @@ from pravega_streams.event.write_budget import WriteBudget, block_bytes_max, hel
 
 set_ups_in_flight_max: Final = 256
 """Writers of one socket that may be setting up: some 25 KB each way, so neither side waits for the other to read."""
+set_ups_left_max: Final = 1_000
+"""Writers that were set up on one socket before a new one takes its place, once none of them is in use: a store keeps
+each, some 1 to 3 KiB, for as long as the connection lasts, and has a limit for those of a host."""
 blocks_in_flight_max: Final = 8
 """Blocks of one writer that may be unanswered."""
 attach_time_max_s: Final = 120.0
@@ -77,6 +80,13 @@ class _Channel:
     """Who sent each request, and the number of its attachment."""
     set_ups: set[int] = field(default_factory=set)
     """Requests to set a writer up that are not answered."""
+    set_up_count: int = 0
+    """Requests to set a writer up that were ever sent."""
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether only the store still keeps something of the writers on it, and of many."""
+        return not self.writers and self.set_up_count >= set_ups_left_max
 
 
 class BlockWriter:
@@ -274,6 +284,7 @@ class BlockWriter:
         request_id = channel.socket.next_request_id()
         channel.requests[request_id] = self, self.attachment
         channel.set_ups.add(request_id)
+        channel.set_up_count += 1
         try:
             channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, token))
         except UnknownOutcome:
@@ -376,6 +387,8 @@ class BlockWriters:
     def channel(self, segment: str) -> _Channel:
         endpoint = self.resolver.resolve(segment)
         channel = self._channels.get(endpoint)
+        if channel is not None and channel.is_worn:
+            self.lost(channel)
         if channel is None or not channel.socket.is_open:
             channel = _Channel(WireSocket(endpoint, reply_time_s=reply_time_max_s))
             self._channels[endpoint] = channel

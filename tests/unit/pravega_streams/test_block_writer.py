@@ -127,6 +127,52 @@ def test_segments_are_set_up_without_a_round_trip_each(
     ]
 
 
+def test_a_store_is_not_left_with_the_writers_of_all_that_was_written_before(
+    store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps each for as long as its connection lasts, and has room for a number of them: a process that writes one
+    transaction after the other would use it up, though all of its writers are closed."""
+    monkeypatch.setattr(block_writer, "set_ups_left_max", 20)
+    kept: list[int] = []
+
+    def count(command: c.Command) -> None:
+        if isinstance(command, c.SetupAppend):
+            connections = store.connection_count
+            kept.extend([0] * (connections - len(kept)))
+            kept[connections - 1] += 1
+
+    store.before = count
+    for _ in range(30):
+        made = many_writers(store, writers, 7)
+        flush_all(made)
+        for writer in made:
+            writer.close()
+    assert sum(kept) == 30 * 7
+    assert max(kept) <= 20 + 7 - 1, kept
+    assert len(kept) == 10, "and a connection serves many of them"
+    assert all(store.segments[f"s/t/{index}.#epoch.0"].data == piece(index) for index in range(7))
+
+
+def test_a_socket_with_writers_on_it_stays(
+    store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_writer, "set_ups_left_max", 5)
+    name = "s/t/99.#epoch.0"
+    store.segments[name] = FakeSegment()
+    stays = open_writer(writers, name)
+    stays.write(piece(1), 1)
+    stays.flush()
+    for _ in range(5):
+        made = many_writers(store, writers, 7)
+        flush_all(made)
+        for writer in made:
+            writer.close()
+    stays.write(piece(2), 1)
+    stays.flush()
+    assert store.segments[name].data == bytes(piece(1)) + bytes(piece(2))
+    assert store.connection_count == 1
+
+
 @pytest.mark.parametrize("fault", ["close", "close after"])
 @pytest.mark.parametrize("kind", [c.SetupAppend, c.AppendBlockEnd])
 def test_a_connection_lost_among_many_set_ups_neither_loses_nor_repeats(
