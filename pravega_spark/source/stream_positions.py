@@ -38,7 +38,7 @@ class StreamPositions:
         self.scope = scope
         self.stream = stream
         self._fails = fail_on_data_loss
-        # Of sealed segments behind those that are read, which do not change: a handful of numbers each.
+        # Of sealed segments at and behind the last position, which do not change: a handful of numbers each.
         self._sealed: dict[int, SegmentInfo] = {}
         self._successors: dict[int, list[int]] = {}
         self._counts: dict[int, tuple[tuple[int, int], int | None]] = {}
@@ -161,7 +161,14 @@ class StreamPositions:
                 self._sealed.update(sealed)
         except NotFound:
             _log.info("stream %s/%s: what is left to read is not all known", self.scope, self.stream)
+        self._forget_all_but({*known, *found})
         return found
+
+    def _forget_all_but(self, segment_ids: set[int]) -> None:
+        """Forget the segments that a position has passed: a query goes on for as long as its stream is scaled."""
+        self._sealed = {item: info for item, info in self._sealed.items() if item in segment_ids}
+        self._successors = {item: found for item, found in self._successors.items() if item in segment_ids}
+        self._counts = {item: count for item, count in self._counts.items() if item in segment_ids}
 
     def _infos(self, segment_ids: list[int]) -> dict[int, SegmentInfo]:
         """Ask for the state of segments; those that are deleted are left out."""

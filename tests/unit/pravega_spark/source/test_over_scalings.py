@@ -140,6 +140,22 @@ def test_lag_after_a_batch_over_scalings(streams: FakeStreams) -> None:
     assert lags == [8, 5, 1, 0]
 
 
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_segments_that_were_passed_are_forgotten(streams: FakeStreams, order: str) -> None:
+    """A query runs for months, over all scalings of its stream: what it knows is of what it has still to read."""
+    streams.create("t")
+    query = Query(reader(streams, order=order))
+    current, sizes = 0, []
+    for number in range(40):
+        for _ in range(3):
+            streams.append("t", current, numbered(number, number + 1))
+            (current,) = streams.scale("t", [current], [(0.0, 1.0)])
+        query.all()
+        positions = query.source._streams["s/t"]
+        sizes.append(len(positions._sealed) + len(positions._successors) + len(positions._counts))
+    assert max(sizes) <= 12, sizes
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_event_once_whatever_happens(streams: FakeStreams, seed: int) -> None:
     """Random appends, scalings, limits, restarts and repeated batches."""
