@@ -10,6 +10,8 @@ from typing import Final
 
 timers_max: Final = 1_000_000
 """Open transactions that one controller watches; a transaction above it is left to another's or a later sweep."""
+timer_slack_max: Final = 1_000
+"""Deadlines that were moved or cancelled and are still in the heap, beside as many as count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Timers:
     def __len__(self) -> int:
         return len(self._current)
 
+    @property
+    def deadlines(self) -> int:
+        """Those that are kept, with those that were moved or cancelled."""
+        return len(self._heap)
+
     def __contains__(self, transaction: TimedTransaction) -> bool:
         return transaction in self._current
 
@@ -39,10 +46,18 @@ class Timers:
             return False
         self._current[transaction] = (deadline_s, version)
         heapq.heappush(self._heap, (deadline_s, next(self._tickets), transaction))
+        self._drop_old()
         return True
 
     def cancel(self, transaction: TimedTransaction) -> None:
         self._current.pop(transaction, None)
+        self._drop_old()
+
+    def _drop_old(self) -> None:
+        """Build the heap again of the deadlines that count, once most do not: each change pays a small part of that."""
+        if len(self._heap) > 2 * len(self._current) + timer_slack_max:
+            self._heap = [(deadline_s, next(self._tickets), one) for one, (deadline_s, _) in self._current.items()]
+            heapq.heapify(self._heap)
 
     def due(self, now_s: float, count_max: int) -> list[tuple[TimedTransaction, int]]:
         """Take up to ``count_max`` transactions whose deadline has passed, each with the version it was armed with."""

@@ -28,7 +28,7 @@ from controller_service.transactions.records import (
     RecentlyCompleted,
     completed_listed_max,
 )
-from controller_service.transactions.timeouts import TimedTransaction, Timers
+from controller_service.transactions.timeouts import TimedTransaction, Timers, timer_slack_max
 from pravega_common import names
 from pravega_common.errors import DataCorruption, InvalidArgument, Throttled
 from pravega_common.model.table_limits import value_bytes_max
@@ -81,6 +81,21 @@ def test_due_transactions_are_taken_a_bounded_number_at_a_time() -> None:
         timers.arm(TimedTransaction("s", "t", uuid.UUID(int=index)), float(index), 0)
     assert [transaction.id.int for transaction, _ in timers.due(10.0, 3)] == [0, 1, 2]
     assert [transaction.id.int for transaction, _ in timers.due(10.0, 3)] == [3, 4]
+
+
+def test_what_is_renewed_or_ends_leaves_nothing_until_its_lease_is_over() -> None:
+    """A client may renew a transaction each second, or have a thousand a second: only those that are open count."""
+    timers = Timers()
+    one, rest = TimedTransaction("s", "t", uuid.UUID(int=0)), range(1, 5_000)
+    for number in range(5_000):
+        timers.arm(one, 600.0 + number, number)
+    assert timers.deadlines < 2 * timer_slack_max
+    for number in rest:
+        other = TimedTransaction("s", "t", uuid.UUID(int=number))
+        timers.arm(other, 600.0, 0)
+        timers.cancel(other)
+    assert timers.deadlines < 2 * timer_slack_max
+    assert timers.due(5_598.0, 10) == [] and timers.due(5_599.0, 10) == [(one, 4_999)]
 
 
 # ---- merges ----------------------------------------------------------------------------------------------------------
