@@ -62,7 +62,7 @@ def _remedy(finding: Finding) -> str:
 def _print(finding: Finding) -> None:
     mark = {True: "[green]ok    [/]", False: "[bold red]failed[/]", None: "[yellow]-     [/]"}[finding.is_ok]
     shown = console()
-    shown.print(f"{mark} {finding.name:<32} ", end="", soft_wrap=True)
-    shown.print(finding.detail, markup=False, soft_wrap=True)
+    shown.print(mark, end=" ", markup=True, soft_wrap=True)
+    shown.print(f"{finding.name:<32} {finding.detail}", soft_wrap=True)
     if _remedy(finding):
-        shown.print(f"{'':<7}{'':<33}→ {finding.remedy}", markup=False, soft_wrap=True)
+        shown.print(f"{'':<7}{'':<33}→ {finding.remedy}", soft_wrap=True)

@@ -24,11 +24,16 @@ _GAP: Final = "  "
 
 
 def console() -> Console:
-    """Returns the console of standard output; wide enough for whole rows where it is no terminal."""
+    """Returns the console of standard output; wide enough for whole rows where it is no terminal.
+
+    Texts in brackets are no markup unless ``print`` is asked to take them so: tags, names and errors have some.
+    """
     from rich.console import Console
 
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=plain_width_chars)
+    made = Console(highlight=False, markup=False, emoji=False)
+    if made.is_terminal:
+        return made
+    return Console(highlight=False, markup=False, emoji=False, width=plain_width_chars)
 
 
 def say(text: str) -> None:

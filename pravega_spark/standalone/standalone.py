@@ -182,13 +182,15 @@ def _endpoints(options: StandaloneOptions) -> dict[str, Any]:
 
 
 def _print_ready(options: StandaloneOptions, servers: dict[str, Any]) -> None:
-    console, endpoints = Console(), _endpoints(options)
-    console.print(f"[bold]pravega-spark is ready.[/bold] Data: {options.data_dir}")
+    # A path may have brackets, and is copied whole.
+    console, endpoints = Console(markup=False, emoji=False, soft_wrap=True), _endpoints(options)
+    console.print("pravega-spark is ready.", style="bold", end=" ")
+    console.print(f"Data: {options.data_dir}")
     for name, value in {**endpoints, **servers}.items():
         console.print(f"  {name:<16} {', '.join(value) if isinstance(value, list) else value}")
     uri, ca_file = endpoints["controller_uri"], endpoints.get("ca_file")
     trust = f'.option("ca_file", "{ca_file}")' if ca_file else ""
-    console.print(f'  in Spark: .format("pravega").option("controller", "{uri}"){trust}', soft_wrap=True)
+    console.print(f'  in Spark: .format("pravega").option("controller", "{uri}"){trust}')
     if ca_file:
-        console.print(f"  elsewhere: export PRAVEGA_CONTROLLER={uri} PRAVEGA_CA_FILE={ca_file}", soft_wrap=True)
+        console.print(f"  elsewhere: export PRAVEGA_CONTROLLER={uri} PRAVEGA_CA_FILE={ca_file}")
     console.print("  Ctrl-C stops everything cleanly.")

@@ -39,13 +39,35 @@ def test_facts_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_gets_a_drawn_table() -> None:
-    code = "from pravega_spark.commands.output import print_table; print_table('1 stream', ['stream'], [('s/t',)])"
+    shown = on_terminal("print_table('1 stream', ['stream'], [('s/t',)])")
+    assert "s/t" in shown
+    assert "┃" in shown
+
+
+def test_brackets_and_colons_of_users_are_no_markup() -> None:
+    shown = on_terminal(
+        "print_table('1 [sink]', ['name'], [('[etl] orders :fire:',)]); print_facts('t', [('a', '[/b]')])"
+    )
+    assert "1 [sink]" in shown and "[etl] orders :fire:" in shown and "[/b]" in shown
+
+
+def test_a_finding_in_brackets_is_shown_as_it_is() -> None:
+    shown = on_terminal("_print(Finding('redis', False, 'no [/usr/bin/redis]', 'install [it]'))")
+    assert "failed" in shown and "no [/usr/bin/redis]" in shown and "install [it]" in shown
+    assert "[bold red]" not in shown
+
+
+def on_terminal(call: str) -> str:
+    """Returns what a call prints to a terminal."""
+    code = (
+        "from pravega_spark.commands.output import print_facts, print_table\n"
+        "from pravega_spark.commands.doctor import _print\n"
+        f"from pravega_spark.commands.findings import Finding\n{call}"
+    )
     master, terminal = pty.openpty()
     try:
         subprocess.run([sys.executable, "-c", code], stdout=terminal, check=True, timeout=60)
-        shown = os.read(master, 64 * 1024).decode()
+        return os.read(master, 64 * 1024).decode()
     finally:
         os.close(terminal)
         os.close(master)
-    assert "s/t" in shown
-    assert "┃" in shown
