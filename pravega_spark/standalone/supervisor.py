@@ -55,6 +55,9 @@ class ChildProcess:
         self.spec = spec
         self.process: asyncio.subprocess.Process | None = None
         self.restarts = 0
+        self._turn = asyncio.Lock()
+        """Held while the process is being started or stopped: a start under way has no process yet to be stopped."""
+        self._is_stopped = False
 
     @property
     def name(self) -> str:
@@ -65,6 +68,12 @@ class ChildProcess:
         return self.process.pid if self.process is not None else None
 
     async def launch(self) -> None:
+        """Starts the process; does nothing once the child was stopped."""
+        async with self._turn:
+            if not self._is_stopped:
+                await self._launch()
+
+    async def _launch(self) -> None:
         with self.spec.log_file.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *self.spec.command,
@@ -78,6 +87,9 @@ class ChildProcess:
             )
 
     async def stop(self) -> None:
+        """Ends the process, for good."""
+        async with self._turn:
+            self._is_stopped = True
         process = self.process
         if process is None or process.returncode is not None:
             return

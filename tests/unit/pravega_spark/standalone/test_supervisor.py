@@ -1,4 +1,4 @@
-"""The start of a child that reads its data for a long time, or that never serves."""
+"""The start of a child that reads its data for a long time, or that never serves, and the end of one that has died."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark.standalone.supervisor import ChildSpec, Supervisor, start_time_max_s
+from pravega_spark.standalone.supervisor import ChildSpec, Supervisor, restart_delay_min_s, start_time_max_s
+from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 
 PROGRAM = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+SLOW_TO_END = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), exit())); print('up', flush=True)\n"
+    "while True: signal.pause()",
+]
 
 
 class PassingClock(ManualClock):
@@ -52,3 +61,28 @@ async def test_a_child_that_neither_serves_nor_loads_is_given_up(tmp_path: Path)
         await supervisor.start()
     assert supervisor.children[0].process is not None
     assert supervisor.children[0].process.returncode is not None
+
+
+async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopped(tmp_path: Path) -> None:
+    async def serves() -> bool:
+        return True
+
+    clock = ManualClock()
+    slow = ChildSpec("slow", SLOW_TO_END, tmp_path / "slow.log", serves)
+    supervisor = Supervisor([slow, ChildSpec("dies", PROGRAM, tmp_path / "dies.log", serves)], lambda _: None, clock)
+    await supervisor.start()
+    dies = supervisor.children[1]
+    assert dies.process is not None
+    try:
+        await eventually(lambda: "up" in slow.log_file.read_text(), "the handler of the first child")
+        dies.process.kill()
+        await eventually(lambda: bool(clock._sleepers), "the pause before the child is started again")
+        stopping = asyncio.ensure_future(supervisor.stop())
+        await asyncio.sleep(0.1)
+        await clock.advance(2 * restart_delay_min_s)
+        await stopping
+        assert dies.process.returncode is not None, "nothing is left that nobody stops"
+    finally:
+        if dies.process.returncode is None:
+            dies.process.kill()
+            await dies.process.wait()
