@@ -417,6 +417,62 @@ async def test_names_for_screen_readers(controller: Controller, page: str, brows
     assert await browser.run("return document.documentElement.lang") == "en"
 
 
+# ---- events ----------------------------------------------------------------------------------------------------------
+
+CANNED: Final = """
+    const real = window.fetch;
+    window.held = [];
+    const page = (segment) => ({
+      segment, startOffset: 0, length: 11, isSealed: false, next: 11,
+      events: [{ offset: 0, length: 3, shown: 3, data: btoa('of' + segment[0]) }],
+    });
+    window.fetch = (url, options) => {
+      if (!String(url).includes('/events?')) return real(url, options);
+      const segment = new URL(url, location).searchParams.get('segment');
+      const answer = () => new Response(JSON.stringify(page(segment)));
+      if (window.refuses) return Promise.resolve(new Response('', { status: 404, statusText: 'the segment is gone' }));
+      if (window.holds) return new Promise((resolve) => window.held.push(() => resolve(answer())));
+      return Promise.resolve(answer());
+    };
+    """
+"""Answers of a page about the events of a segment, which a test holds or refuses."""
+CHOOSE: Final = """
+    const [select, value] = [document.querySelectorAll('select')[arguments[0]], arguments[1]];
+    select.value = value; select.dispatchEvent(new Event('change'));
+    """
+
+
+async def open_events(controller: Controller, page: str, browser: Browser, before: str = "") -> None:
+    await create(controller, "shop", "orders", 2)
+    await browser.open(page)
+    await browser.sees("shop/orders")
+    await browser.run(f"{CANNED}{before}; location.hash = '#/events/shop/orders'")
+
+
+async def test_events_of_another_segment_that_come_late_are_not_shown(
+    controller: Controller, page: str, browser: Browser
+) -> None:
+    await open_events(controller, page, browser, "window.holds = true")
+    await eventually(lambda: browser.run("return window.held.length === 1"), "the question about the first segment")
+    await browser.run(f"window.holds = false; {CHOOSE}", 0, "1.0")
+    await browser.sees("of1")
+    await browser.run("window.held.forEach((answer) => answer())")
+    await asyncio.sleep(0.3)
+    assert "of1" in await browser.text() and "of0" not in await browser.text()
+
+
+async def test_events_of_before_do_not_come_back_after_a_refusal(
+    controller: Controller, page: str, browser: Browser
+) -> None:
+    await open_events(controller, page, browser)
+    await browser.sees("of0")
+    await browser.run(f"window.refuses = true; {CHOOSE}", 0, "1.0")
+    await browser.sees("The segment is gone.", "[role=alert]")
+    await browser.run(CHOOSE, 1, "hex")
+    await browser.sees("The segment is gone.", "[role=alert]")
+    assert await browser.count("article") == 0, "they are of segment 0"
+
+
 # ---- pure functions --------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ class EventsPage {
     this.cut = element("input", { type: "text", placeholder: "Text of a stream cut" });
     this.filter = element("input", { type: "search", placeholder: "Part of a shown event" });
     this.found = element("div", { "aria-live": "polite" });
+    this.reads = 0;
     const read = (start) => () => this.read(start);
     this.form = element(
       "form",
@@ -53,19 +54,28 @@ class EventsPage {
     this.filter.addEventListener("input", () => this.show());
   }
 
-  /** @param {string} start @param {number} offset */
+  /** The answer to the last question alone is shown: others may come later. @param {string} start @param {number} offset */
   async read(start, offset = Number(this.offset.value)) {
+    const turn = (this.reads += 1);
     const timeMs = Date.parse(`${this.time.value}Z`);
-    if (start === "time" && Number.isNaN(timeMs)) return this.found.replaceChildren(notice("Give the time from which on events are wanted.", true));
+    if (start === "time" && Number.isNaN(timeMs)) return this.refuse("Give the time from which on events are wanted.");
     const query = new URLSearchParams({ segment: this.segment.value, start, offset });
     if (start === "time") query.set("timeMs", timeMs);
     if (start === "cut") query.set("cut", this.cut.value.trim());
     try {
-      this.page = await ask(`${this.own}/events?${query}`, this.signal);
+      const page = await ask(`${this.own}/events?${query}`, this.signal);
+      if (turn !== this.reads) return;
+      this.page = page;
       this.show();
     } catch (error) {
-      if (!this.signal.aborted) this.found.replaceChildren(notice(error.message, true));
+      if (!this.signal.aborted && turn === this.reads) this.refuse(error.message);
     }
+  }
+
+  /** Says why there is nothing to show; what was shown before is of another question. @param {string} text */
+  refuse(text) {
+    this.page = undefined;
+    this.found.replaceChildren(notice(text, true));
   }
 
   show() {
