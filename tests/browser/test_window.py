@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -503,3 +504,72 @@ async def test_rates_and_colours(page: str, browser: Browser) -> None:
         },
     )
     assert found == [None, 100, None, None, 25, None, 0, 6, 5, 1, 0, [0, 50, 200], "–", "0 B", "1.5 KiB", None]
+
+
+async def test_json_is_indented_as_it_is_written(page: str, browser: Browser) -> None:
+    await browser.open(page)
+    written = """{"id":9007199254740993,"at":1.0,"n":-1E400,"id":2,"none":{},"few":[ ],"text":"a\\u00e4\\"}]\\\\",
+        "deep":[{"":[true,null,[1,"x"]]},{}]}"""
+    found = await pure(browser, "event_text.js", "formats.json(new TextEncoder().encode(given[0]), true)", written)
+    assert (
+        found
+        == """{
+  "id": 9007199254740993,
+  "at": 1.0,
+  "n": -1E400,
+  "id": 2,
+  "none": {},
+  "few": [],
+  "text": "a\u00e4\\"}]\\\\",
+  "deep": [
+    {
+      "": [
+        true,
+        null,
+        [
+          1,
+          "x"
+        ]
+      ]
+    },
+    {}
+  ]
+}"""
+    )
+    for plain in ("7", "[]", '"text"', "-0"):
+        same = await pure(browser, "event_text.js", "formats.json(new TextEncoder().encode(given[0]), true)", plain)
+        assert same == plain
+    refused = await pure(browser, "event_text.js", "formats.json(new TextEncoder().encode(given[0]), true)", "{1}")
+    assert refused.startswith("no JSON (") and refused.endswith("): {1}")
+
+
+async def test_a_record_of_a_time_beyond_all_calendars_is_shown(page: str, browser: Browser) -> None:
+    await browser.open(page)
+    for time_us, shown in (
+        (9_000_000_000_000_000_000, "time: 9000000000000000000 microseconds since 1970"),
+        (1_700_000_000_000_000, "time: 2023-11-14T22:13:20.000Z"),
+    ):
+        event = bytes((0xE7, 2, 0b1011)) + struct.pack(">qII", time_us, 1, 0) + b"kv"
+        found = await pure(browser, "event_text.js", "formats.record(new Uint8Array(given[0]), true)", list(event))
+        assert found == f"key: k\n{shown}\nvalue: v"
+
+
+async def test_the_page_of_the_interface_keeps_large_numbers(page: str, browser: Browser) -> None:
+    await browser.open(f"{page}docs")
+    await browser.sees("Lists scopes.", "main")
+    answer = "window.fetch = async () => new Response('{\"rolloverSizeBytes\":9223372036854775807}')"
+    await browser.run(f"{answer}; document.querySelector('details').open = true")
+    await browser.run("document.querySelector('form').requestSubmit()")
+    await browser.sees('"rolloverSizeBytes": 9223372036854775807', "pre:not([hidden])")
+
+
+async def pure(browser: Browser, module: str, expression: str, *given: object) -> Any:
+    """The value of an expression over what a module of the page exports, and over ``given``."""
+    script = f"""
+        const given = [...arguments], done = given.pop();
+        import('/window/{module}').then((found) => {{
+          const {{ formats }} = found;
+          try {{ done({expression}); }} catch (error) {{ done(`failed: ${{error}}`); }}
+        }});
+        """
+    return await browser.call("POST", "/execute/async", {"script": script, "args": list(given)})

@@ -1,5 +1,7 @@
 // Puts the bytes of an event into words: text, JSON, record (docs/records.md) or hexadecimal.
 
+import { indentedJson } from "./json_text.js";
+
 const RECORD = { magic: 0xe7, version: 2, head: 19 };
 
 /** @param {string} base64 @returns {Uint8Array} */
@@ -28,7 +30,7 @@ export function hex(bytes) {
 export function json(bytes, isWhole) {
   if (!isWhole) return `${text(bytes)} …`;
   try {
-    return JSON.stringify(JSON.parse(text(bytes)), null, 2);
+    return indentedJson(text(bytes));
   } catch (error) {
     return `no JSON (${error.message}): ${text(bytes)}`;
   }
@@ -43,10 +45,16 @@ export function record(bytes) {
   const headersAt = RECORD.head + keyBytes;
   const key = present & 1 ? text(bytes.slice(RECORD.head, headersAt)) : null;
   const value = present & 2 ? text(bytes.slice(headersAt + headerBytes)) : null;
-  const time = present & 8 ? new Date(Number(view.getBigInt64(3) / 1000n)).toISOString() : null;
+  const time = present & 8 ? moment(view.getBigInt64(3)) : null;
   const lines = [`key: ${key ?? "null"}`, `time: ${time ?? "null"}`];
   if (present & 4) lines.push(`headers: ${count(view, headersAt, headerBytes)}`);
   return [...lines, value === null ? "value: null (a tombstone)" : `value: ${value}`].join("\n");
+}
+
+/** @param {bigint} microseconds since 1970 @returns {string} as a date where calendars have one */
+function moment(microseconds) {
+  const date = new Date(Number(microseconds / 1000n));
+  return Number.isNaN(date.getTime()) ? `${microseconds} microseconds since 1970` : date.toISOString();
 }
 
 function count(view, at, length) {

@@ -1,5 +1,6 @@
 // Shows the operations of /openapi.json and makes calls with what is filled in. Texts become text nodes, never markup.
-"use strict";
+
+import { indentedJson } from "/window/json_text.js";
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -65,7 +66,7 @@ async function call(method, url, body, output) {
 
 function indented(text) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    return indentedJson(text);
   } catch {
     return text;
   }
