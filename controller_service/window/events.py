@@ -26,7 +26,7 @@ from pravega_common.wire import commands as c
 
 StartKind = Literal["head", "tail", "offset", "time", "cut"]
 cut_chars_max: Final = 6_000
-"""Characters of a stream cut's text: an address of HTTP holds no more."""
+"""Characters of a stream cut's text: many a proxy takes no longer address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ head_time_max_s: Final = 10.0
 """Time from the connection to the end of the first request's head."""
 body_time_max_s: Final = 30.0
 """Time for a body, which has at most a mebibyte."""
+line_bytes_max_default: Final = 8_190
+"""The first line of a request, which has its address, as most servers take it."""
 idle_time_max_s: Final = 30.0
 """Time without a request after which a connection is closed."""
 busy_reason: Final = "the limit of connections is reached, try again later"
@@ -170,6 +172,7 @@ class HttpDoor(Service):
         *,
         tls: ssl.SSLContext | None,
         stop_grace_s: float,
+        line_bytes_max: int = line_bytes_max_default,
     ) -> None:
         """``application`` makes it at the start. ``stop_grace_s``: time for requests under way at the end."""
         super().__init__("http-door")
@@ -179,6 +182,7 @@ class HttpDoor(Service):
         self._application = application
         self._tls = tls
         self._stop_grace_s = stop_grace_s
+        self._line_bytes_max = line_bytes_max
         self._runner: web.AppRunner | None = None
         self._socket: asyncio.Server | None = None
         self._tls_door: TlsDoor | None = None
@@ -190,6 +194,7 @@ class HttpDoor(Service):
             logger=http_server_log(),
             shutdown_timeout=self._stop_grace_s,
             keepalive_timeout=idle_time_max_s,
+            max_line_size=self._line_bytes_max,
         )
         await self._runner.setup()
         serve = self._runner.server

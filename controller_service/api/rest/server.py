@@ -37,6 +37,8 @@ from pravega_common.services.settings import host_and_port
 connections_max_default: Final = 1_024
 connections_per_peer_max_default: Final = 256
 request_bytes_max: Final = 1024 * 1024
+line_bytes_max: Final = 32 * 1024
+"""The first line of a request: the window follows 50 streams in one, whose names and scopes have 255 characters."""
 stop_grace_s: Final = 5.0
 EXPLORER_FILES: Final = {
     "/docs": ("explorer.html", "text/html"),
@@ -104,7 +106,15 @@ class RestServer(Service):
 
     async def on_start(self) -> None:
         host, port = host_and_port(self._listen)
-        self._door = HttpDoor(host, port, self.limits, self.application, tls=self._tls, stop_grace_s=stop_grace_s)
+        self._door = HttpDoor(
+            host,
+            port,
+            self.limits,
+            self.application,
+            tls=self._tls,
+            stop_grace_s=stop_grace_s,
+            line_bytes_max=line_bytes_max,
+        )
         try:
             await self._door.start()
         except OSError as error:

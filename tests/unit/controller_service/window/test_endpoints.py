@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from typing import cast
 
 import aiohttp
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from controller_service.api.rest import live, window
 from controller_service.service import Controller
 from controller_service.store.members import ReaderGroupConfig
+from controller_service.window.looks import streams_per_look_max
 from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.model.reader_groups import ReaderGroupRetention
+from pravega_common.names import user_name_chars_max
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 from tests.support.history import stream_with_history
@@ -137,6 +140,15 @@ async def test_looks_come_one_after_the_other(
         while (look := await event_of(answer))["bytes"] == first["bytes"]:
             pass
         assert isinstance(first["bytes"], int) and look["bytes"] == first["bytes"] + 1000
+
+
+async def test_a_page_of_streams_with_the_longest_names_is_followed(session: aiohttp.ClientSession) -> None:
+    scope, others = "s" * user_name_chars_max, range(streams_per_look_max - 1)
+    long = [f"{scope}/{number:0{user_name_chars_max}}" for number in others]
+    async with session.get(f"/v1/window/live/streams?names={','.join(['shop/orders', *long])}") as answer:
+        assert answer.status == 200, answer.reason
+        [look] = cast(list[dict[str, object]], (await event_of(answer))["streams"])
+        assert look["stream"] == "orders", "those that are gone are left out"
 
 
 async def test_listeners_are_bounded_and_their_places_come_back(
