@@ -30,6 +30,7 @@ from tests.support.subscriptions import Subscriptions
 
 NASTY: Final = "<script>document.title='owned'<script>"
 """What no client can name a stream, and a store's records may have all the same."""
+PRESS: Final = "[...document.querySelectorAll('button')].find((one) => one.textContent === arguments[0]).click()"
 ENTER, ESCAPE, LEFT, UP = "\ue007", "\ue00c", "\ue012", "\ue013"
 
 
@@ -104,10 +105,10 @@ async def test_a_thousand_streams_are_paged_and_searched(controller: Controller,
     await browser.open(page)
     await until(browser, "tbody tr", 50)
     first = await browser.text("tbody tr")
-    await browser.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'More →').click()")
+    await browser.run(PRESS, "More →")
     await eventually(lambda: differs(browser, first), "another page")
     await until(browser, "tbody tr", 50)
-    await browser.run("[...document.querySelectorAll('button')].find((one) => one.textContent === '← Before').click()")
+    await browser.run(PRESS, "← Before")
     await browser.sees(first.split("\t")[0], "tbody tr")
     await browser.type("input[type=search]", "stream-0777")
     await until(browser, "tbody tr", 1)
@@ -118,6 +119,39 @@ async def test_a_thousand_streams_are_paged_and_searched(controller: Controller,
 
 async def differs(browser: Browser, text: str) -> bool:
     return await browser.text("tbody tr") not in ("", text)
+
+
+async def test_a_further_page_that_is_refused_is_said_and_can_be_asked_again(
+    controller: Controller, page: str, monkeypatch: pytest.MonkeyPatch, browser: Browser
+) -> None:
+    await controller.store.create_scope("shop")
+    await asyncio.gather(*(create(controller, "shop", f"stream-{number:02}") for number in range(60)))
+    await browser.open(page)
+    await until(browser, "tbody tr", 50)
+    first = await browser.text("tbody tr")
+
+    async def refused(*_: object) -> None:
+        raise Unavailable("no store owns the container now")
+
+    with monkeypatch.context() as stores_are_away:
+        stores_are_away.setattr(controller.store, "list_scopes", refused)
+        await browser.run(PRESS, "More →")
+        await browser.sees("No store owns the container now.", "[role=alert]")
+    assert await browser.count("tbody tr") == 0, "nobody follows their rates any more"
+    await browser.run(PRESS, "Try again")
+    await until(browser, "tbody tr", 10)
+    assert await differs(browser, first)
+    await browser.run(PRESS, "← Before")
+    await browser.sees(first.split("\t")[0], "tbody tr")
+    assert all("500" in problem for problem in await browser.problems())
+
+
+@pytest.mark.parametrize("address", ["#/stream/%E0%A4%A", "#/constructor", "#/nowhere"])
+async def test_an_address_that_names_no_page(page: str, address: str, browser: Browser) -> None:
+    await browser.open(page)
+    await browser.sees("There are no streams yet.")
+    await browser.open(f"{page}{address}")
+    await browser.sees("There is no such page.")
 
 
 async def test_rates_are_live(controller: Controller, stores: Stores, page: str, browser: Browser) -> None:

@@ -14,6 +14,15 @@ const retryPauseMs = 5_000;
 
 let current = new AbortController();
 
+/** @param {string[]} parts @returns {string[]} as they are where one is not encoded as it should be */
+function decoded(parts) {
+  try {
+    return parts.map(decodeURIComponent);
+  } catch {
+    return [parts.join("/")];
+  }
+}
+
 /** Says what is wrong with the cluster, as far as that is known, and shows the page again after a while. */
 async function againLater(main, signal) {
   try {
@@ -30,7 +39,7 @@ async function show() {
   current = new AbortController();
   const { signal } = current;
   const [address, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...parts] = address.split("/").map(decodeURIComponent);
+  const [name, ...parts] = decoded(address.split("/"));
   const main = document.getElementById("main");
   main.replaceChildren(element("p", { class: "soft" }, "Loading …"));
   for (const link of document.querySelectorAll("nav a[data-page]")) {
@@ -38,7 +47,7 @@ async function show() {
     if (isCurrent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const page = pages[name];
+  const page = Object.hasOwn(pages, name) ? pages[name] : undefined;
   if (page === undefined) {
     main.replaceChildren(notice("There is no such page."));
     return;

@@ -38,16 +38,23 @@ export async function showStreams(main, _parts, query, signal) {
     shown.abort();
     shown = new AbortController();
     const both = AbortSignal.any([signal, shown.signal]);
-    await showPage(found, { search: search.value.trim(), internal: internal.checked, token }, both, (next) => show(next, [...before, token]), before.length ? () => show(before.at(-1), before.slice(0, -1)) : null);
+    await showPage(found, { search: search.value.trim(), internal: internal.checked, token }, both, (next) => turn(next, [...before, token]), before.length ? () => turn(before.at(-1), before.slice(0, -1)) : null);
   };
-  const again = () => show().catch((error) => !signal.aborted && error.name !== "AbortError" && found.replaceChildren(notice(error.message, true)));
+  const turn = async (token = "", before = []) => {
+    try {
+      await show(token, before);
+    } catch (error) {
+      // The page that was shown is not followed any more.
+      if (!signal.aborted && error.name !== "AbortError") found.replaceChildren(notice(error.message, true), button("Try again", () => turn(token, before)));
+    }
+  };
   let timer;
   search.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(again, typingPauseMs);
+    timer = setTimeout(turn, typingPauseMs);
   });
   main.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-  internal.addEventListener("change", again);
+  internal.addEventListener("change", () => turn());
   await show();
 }
 
