@@ -43,7 +43,7 @@ def _moved(checksum: int, tables: _Tables) -> int:
 
 @cache
 def _tables(exponent: int) -> _Tables:
-    """How ``2**exponent`` zeros behind the bytes change a checksum; 40 KiB, for each power of two that comes."""
+    """Tables that move a checksum past ``2**exponent`` zeros; 40 KiB, for each power of two that comes."""
     if exponent:
         half = _tables(exponent - 1)
         image = [_moved(_moved(1 << bit, half), half) for bit in range(32)]

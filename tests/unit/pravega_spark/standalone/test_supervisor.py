@@ -78,7 +78,7 @@ async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopp
         dies.process.kill()
         await eventually(lambda: bool(clock._sleepers), "the pause before the child is started again")
         stopping = asyncio.ensure_future(supervisor.stop())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # The stop is with the first child then, which takes longer: nothing tells of that.
         await clock.advance(2 * restart_delay_min_s)
         await stopping
         assert dies.process.returncode is not None, "nothing is left that nobody stops"
