@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
-from pravega_common.names import scoped_name, split_scoped_name
+from pravega_common.names import scoped_name, segment_epoch, split_scoped_name
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
@@ -52,6 +52,9 @@ scalings_per_batch_max: Final = 1_000
 
 plans_max: Final = 3
 """How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
+
+creation_max_s: Final = 60.0
+"""How long a stream that a pattern found may have no segments since it is being made."""
 
 T = TypeVar("T")
 
@@ -99,6 +102,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         self._is_open = False
         self._joined: dict[str, SegmentOffsets] = {}
         """Where streams begin that the checkpoint does not have: found once, so that nothing is lost unseen."""
+        self._unmade: dict[str, float] = {}
+        """Since when streams are known that have no segments yet, by a monotonic clock in seconds."""
         self._initial: dict[str, Any] | None = None
         self._end: dict[str, ReadBound] = {}
         self._target: dict[str, ReadBound] | None = None
@@ -113,7 +118,9 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
-            cuts = self._of_each(self._opened(), lambda one: first_cut(self._options, one, is_streaming=True))
+            cuts = self._of_each(
+                self._opened(), lambda one: self._made(one, first_cut(self._options, one, is_streaming=True))
+            )
             self._initial = SourceOffset(cuts).to_json()
         return self._initial
 
@@ -128,7 +135,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def _take_up(self, names: Collection[str]) -> None:
         """Read these streams from now on, and no others."""
         for name in set(self._streams) - set(names):
-            for known in (self._streams, self._joined, self._end):
+            for known in (self._streams, self._joined, self._end, self._unmade):
                 known.pop(name, None)
             self._subscription.forget(name)
         new = {name: self._positions(*split_scoped_name(name)) for name in names if name not in self._streams}
@@ -152,6 +159,22 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
                     raise
                 del self._streams[name]
         return found
+
+    def _made(self, one: StreamPositions, start: SegmentOffsets) -> SegmentOffsets:
+        """The start of a stream; ``StreamNotFound`` for one that a pattern found and that has no segments yet.
+
+        Controllers list a stream, and tell its head, before the stores have its segments, which would look as if they
+        were lost. Those of a stream that lacks them for ``creation_max_s`` are.
+        """
+        is_new = not any(start.values()) and not any(map(segment_epoch, start))
+        if self._options.stream_pattern is None or not is_new:
+            return start
+        name, now_s = scoped_name(one.scope, one.stream), self._monotonic_s()
+        if not one.deleted(start) or one.head() != start:  # What is truncated is lost to a start before it.
+            self._unmade.pop(name, None)
+        elif now_s - self._unmade.setdefault(name, now_s) < creation_max_s:
+            raise StreamNotFound(f"stream {name} has no segments yet")
+        return start
 
     def _look_for_streams(self) -> None:
         """Take up streams that a pattern finds new; none where the read has an end that is there already."""
@@ -287,7 +310,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _joining(self, start: OffsetsByStream) -> OffsetsByStream:
         new = [name for name in self._opened() if name not in start and name not in self._joined]
-        self._joined.update(self._of_each(new, lambda one: joining_cut(self._options, one)))
+        self._joined.update(self._of_each(new, lambda one: self._made(one, joining_cut(self._options, one))))
         return {name: start[name] if name in start else self._joined[name] for name in self._opened()}
 
     def _advanced(self, position: OffsetsByStream, known: _Infos) -> tuple[OffsetsByStream, _Infos]:

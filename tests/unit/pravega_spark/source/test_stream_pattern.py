@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArgument, StreamNotFound, Unavailable
+from pravega_common.model.segments import SegmentInfo
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
@@ -167,6 +168,62 @@ def test_a_stream_that_came_just_before_the_end_is_read_up_to_it(
     source.add("orders-3", 4, 6)
     source.pass_interval()
     assert query.step() is None
+
+
+class TestBeingMade:
+    """A controller lists a stream, and tells its head, before the stores have its segments."""
+
+    @pytest.fixture
+    def unmade(self, source: Source, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """Streams without segments, as long as they are named here."""
+        names: set[str] = set()
+        gateway = source.streams.gateway
+        one, many = gateway.segment_infos, gateway.segment_infos_of_streams
+
+        def infos(scope: str, stream: str, ids: Iterable[int]) -> dict[int, SegmentInfo]:
+            return {} if stream in names else one(scope, stream, ids)
+
+        def infos_of_streams(
+            wanted: Mapping[tuple[str, str], Iterable[int]],
+        ) -> dict[tuple[str, str], dict[int, SegmentInfo]]:
+            return {name: {} if name[1] in names else found for name, found in many(wanted).items()}
+
+        monkeypatch.setattr(gateway, "segment_infos", infos)
+        monkeypatch.setattr(gateway, "segment_infos_of_streams", infos_of_streams)
+        return names
+
+    def test_is_read_once_it_is_made(self, source: Source, unmade: set[str]) -> None:
+        source.add("orders-1", 0, 2)
+        query = Query(source.reader())
+        assert rows_of(query.step()) == numbered(0, 2)
+        source.add("orders-1", 2, 3)
+        source.add("orders-2", 3, 5)
+        unmade.add("orders-2")
+        source.pass_interval()
+        assert rows_of(query.step()) == numbered(2, 3)
+        assert query.step() is None
+        unmade.clear()
+        assert rows_of(query.step()) == numbered(3, 5)
+
+    def test_at_the_start_of_a_query(self, source: Source, unmade: set[str]) -> None:
+        source.add("orders-1", 0, 2)
+        source.add("orders-2", 2, 4)
+        unmade.add("orders-2")
+        query = Query(source.reader())
+        assert rows_of(query.step()) == numbered(0, 2)
+        unmade.clear()
+        assert rows_of(query.step()) == numbered(2, 4)
+
+    def test_without_its_segments_for_long_it_is_a_loss(self, source: Source, unmade: set[str]) -> None:
+        source.add("orders-1", 0, 2)
+        source.add("orders-2", 2, 4)
+        unmade.add("orders-2")
+        query = Query(source.reader())
+        assert rows_of(query.step()) == numbered(0, 2)
+        for _ in range(3):
+            source.pass_interval()
+        with pytest.raises(DataCorruption, match="s/orders-2 was lost before it was read"):
+            query.step()
 
 
 class TestDeleted:
