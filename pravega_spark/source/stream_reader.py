@@ -119,7 +119,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
             cuts = self._of_each(
-                self._opened(), lambda one: self._made(one, first_cut(self._options, one, is_streaming=True))
+                self._opened(), lambda one: self._start(one, lambda: first_cut(self._options, one, is_streaming=True))
             )
             self._initial = SourceOffset(cuts).to_json()
         return self._initial
@@ -159,6 +159,20 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
                     raise
                 del self._streams[name]
         return found
+
+    def _start(self, one: StreamPositions, find: Callable[[], SegmentOffsets]) -> SegmentOffsets:
+        if self._options.start_time is not None:
+            self._check_head(one)
+        return self._made(one, find())
+
+    def _bound_at_time(self, one: StreamPositions, time_ms: int) -> ReadBound:
+        self._check_head(one)
+        return one.bound_at_time(time_ms)
+
+    def _check_head(self, one: StreamPositions) -> None:
+        """Times are looked for from the head on: ``StreamNotFound`` as of ``_made``."""
+        if self._options.stream_pattern is not None:
+            self._made(one, one.head())
 
     def _made(self, one: StreamPositions, start: SegmentOffsets) -> SegmentOffsets:
         """The start of a stream; ``StreamNotFound`` for one that a pattern found and that has no segments yet.
@@ -300,7 +314,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         if settles and self._target is None:
             settles = self._names.look_again(at_once=True)
             self._take_up(self._names.names())
-        self._end.update(self._of_each(streams, lambda one: one.bound_at_time(time_ms)))
+        self._end.update(self._of_each(streams, lambda one: self._bound_at_time(one, time_ms)))
         self._is_end_settled = settles
 
     def _begin(self, start: OffsetsByStream) -> OffsetsByStream:
@@ -310,7 +324,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _joining(self, start: OffsetsByStream) -> OffsetsByStream:
         new = [name for name in self._opened() if name not in start and name not in self._joined]
-        self._joined.update(self._of_each(new, lambda one: self._made(one, joining_cut(self._options, one))))
+        self._joined.update(self._of_each(new, lambda one: self._start(one, lambda: joining_cut(self._options, one))))
         return {name: start[name] if name in start else self._joined[name] for name in self._opened()}
 
     def _advanced(self, position: OffsetsByStream, known: _Infos) -> tuple[OffsetsByStream, _Infos]:

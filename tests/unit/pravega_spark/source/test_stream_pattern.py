@@ -214,6 +214,18 @@ class TestBeingMade:
         unmade.clear()
         assert rows_of(query.step()) == numbered(2, 4)
 
+    @pytest.mark.parametrize("times", [{"start_time": "0"}, {"start_time": "0", "end_time": "99"}, {"end_time": "99"}])
+    def test_where_a_time_is_looked_for(
+        self, source: Source, unmade: set[str], monkeypatch: pytest.MonkeyPatch, times: dict[str, str]
+    ) -> None:
+        monkeypatch.setattr(source.streams.gateway, "now_ms", lambda: 50)
+        source.add("orders-1", 0, 2)
+        source.add("orders-2", 2, 4)
+        unmade.add("orders-2")
+        options = source.options(**({} if "start_time" in times else {"start_stream_cut": "earliest"}), **times)
+        query = Query(StreamReader(options, SCHEMA, lambda: source.now_s, lambda seconds: None))
+        assert rows_of(query.step()) == numbered(0, 2)
+
     def test_without_its_segments_for_long_it_is_a_loss(self, source: Source, unmade: set[str]) -> None:
         source.add("orders-1", 0, 2)
         source.add("orders-2", 2, 4)
