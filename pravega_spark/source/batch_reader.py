@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pravega_common.errors import StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
@@ -22,6 +24,8 @@ from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.worker_socket import SentToTask
+
+_log = logging.getLogger(__name__)
 
 batch_partition_bytes: Final = 128 * 1024 * 1024
 """The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
@@ -53,13 +57,18 @@ class BatchReader(SentToTask, DataSourceReader):
             for name in map(split_scoped_name, some_streams_of(self._options, gateway))
             if self.filters.takes_stream(*name)
         }
-        ends = {scoped_name(*name): self._end(one) for name, one in positions.items()}
-        spans = [
-            taken
-            for name, one in positions.items()
-            for span in one.spans(first_cut(self._options, one, is_streaming=False), ends[scoped_name(*name)])
-            if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
-        ]
+        ends: dict[str, SegmentOffsets] = {}
+        spans: list[Span] = []
+        for name, one in positions.items():
+            try:
+                end = self._end(one)
+                spans += self._spans(one, end)
+            except StreamNotFound:
+                if self._options.stream_pattern is None:
+                    raise
+                _log.info("stream %s was deleted after the pattern had found it", scoped_name(*name))
+                continue
+            ends[scoped_name(*name)] = end
 
         def locate(span: Span, offset: int) -> int:
             return positions[span.scope, span.stream].events.locate(span.segment_id, offset, span.end)
@@ -71,6 +80,13 @@ class BatchReader(SentToTask, DataSourceReader):
         return [
             SpanPartition.planned(gateway, *first, ends=ends),
             *(SpanPartition.planned(gateway, *some) for some in others),
+        ]
+
+    def _spans(self, one: StreamPositions, end: SegmentOffsets) -> list[Span]:
+        return [
+            taken
+            for span in one.spans(first_cut(self._options, one, is_streaming=False), end)
+            if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 
     def _end(self, one: StreamPositions) -> SegmentOffsets:

@@ -317,6 +317,35 @@ def test_a_checkpoint_goes_from_names_to_a_pattern_and_back(source: Source) -> N
     assert query.step() is None
 
 
+@pytest.mark.parametrize("call", ["tail_cut", "head_cut", "segments_between"])
+def test_a_batch_leaves_out_a_stream_that_is_deleted_while_it_is_planned(
+    source: Source, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """As it would have a moment later."""
+    for index, name in enumerate(["orders-1", "orders-2", "orders-3"]):
+        source.add(name, index, index + 1)
+    gateway = source.streams.gateway
+    asked = getattr(gateway, call)
+
+    def deleting(scope: str, stream: str, *given: Any) -> Any:
+        if stream == "orders-2" and gateway.stream_exists(scope, stream):
+            gateway.seal_stream(scope, stream)
+            gateway.delete_stream(scope, stream)
+        return asked(scope, stream, *given)
+
+    monkeypatch.setattr(gateway, call, deleting)
+    batch = source.batch()
+    rows = [row for part in batch.partitions() for rows in batch.read(part) for row in rows.column(0).to_pylist()]
+    assert sorted(rows) == [*numbered(0, 1), *numbered(2, 3)]
+
+
+def test_a_batch_of_named_streams_needs_them_all(source: Source) -> None:
+    source.add("orders-1", 0, 1)
+    named = {"controller": source.streams.controller, "scope": "s", "stream": "orders-1,orders-2"}
+    with pytest.raises(ConfigurationError, match="stream does not exist: 's/orders-2'"):
+        BatchReader(ReadOptions.parse(named, Use.BATCH_READ), SCHEMA).partitions()
+
+
 def test_too_many_streams(source: Source) -> None:
     for index in range(3):
         source.add(f"orders-{index}", index, index + 1)
