@@ -37,6 +37,7 @@ from pravega_common.wire.commands import (
     ReadSegment,
     RemoveTableKeys,
     RequestBatch,
+    SegmentsMerged,
     UpdateTableEntries,
 )
 from pravega_common.wire.errors import TooManyItems, WireDecodeError, WireProtocolError
@@ -88,7 +89,7 @@ unsent_bytes_max: Final = 4 * 1024 * 1024
 close_linger_s: Final = 5.0
 """How long a closed connection may take to send its last replies before it is cut."""
 transient_segments_max: Final = 1_024
-"""Transient segments that one connection may have created."""
+"""Transient segments that one connection may have at a time."""
 transient_delete_attempts_max: Final = 5
 transient_delete_pause_s: Final = 1.0
 
@@ -617,6 +618,8 @@ class Connection(asyncio.BufferedProtocol):
     def _reply_to(self, request: Any, reply: Command) -> None:
         if requests := refused_in(reply):
             self.refused(requests)
+        elif isinstance(reply, SegmentsMerged):  # Nothing is left of it to delete.
+            self._transient_segments.discard(reply.source)
         try:
             parts = codec.encode_parts(reply)
         except InvalidArgument as error:
@@ -628,7 +631,8 @@ class Connection(asyncio.BufferedProtocol):
     def _start_transient(self, command: CreateTransientSegment) -> None:
         if len(self._transient_segments) >= transient_segments_max:
             raise WireProtocolError(
-                "CreateTransientSegment", f"more than {transient_segments_max} transient segments on a connection"
+                "CreateTransientSegment",
+                f"more than {transient_segments_max} transient segments on a connection at a time",
             )
         # Registered before it exists: if the connection is lost while it is made, it is deleted all the same.
         try:

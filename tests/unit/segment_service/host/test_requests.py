@@ -54,6 +54,7 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
+from segment_service.host import connection
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -302,6 +303,23 @@ async def test_transient_segments_end_with_their_connection(server: WireServer, 
     await client.close()
     await eventually(lambda: kept not in store.segment_names)
     assert store.segment_names == [SEGMENT]
+
+
+async def test_a_connection_may_write_any_number_of_large_events(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a transient segment and a writer of its own, which are merged away."""
+    monkeypatch.setattr(connection, "transient_segments_max", 2)
+    await store.create_segment(SEGMENT)
+    for number in range(5):
+        writer = b"%016d" % number
+        segment = (await client.call(CreateTransientSegment(1, writer, SEGMENT), SegmentCreated)).segment
+        client.send(SetupAppend(2, writer, segment))
+        await client.reply()
+        await client.call(ConditionalBlockEnd(writer, 0, 0, b"large", 3), DataAppended)
+        await client.call(MergeSegments(4, SEGMENT, segment), SegmentsMerged)
+    assert (await store.get_info(SEGMENT)).length == 25
+    assert server.budgets.writers.total == 0
 
 
 async def test_a_transient_segment_that_is_being_made_is_deleted_too(
