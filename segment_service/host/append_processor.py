@@ -284,7 +284,7 @@ class AppendProcessor:
                 await self._clock.sleep(left_s)
                 continue
             ends_s = [writer.token_ends_s for writer in self._writers.values() if writer.token_ends_s is not None]
-            if not ends_s:  # Its writer is being set up again.
+            if not ends_s:  # Its writer is being set up again, or went with its segment.
                 self._watched_end_s = None
                 return
             if min(ends_s) <= end_s:
