@@ -617,7 +617,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reply_to(self, request: Any, reply: Command) -> None:
         if requests := refused_in(reply):
-            self.refused(requests)
+            # Not what a controller hands on: all its callers would wait for those who ask for what cannot be.
+            if not self._tokens.is_internal(getattr(request, "token", "")):
+                self.refused(requests)
         elif isinstance(reply, SegmentsMerged):  # Nothing is left of it to delete.
             self._transient_segments.discard(reply.source)
         try:

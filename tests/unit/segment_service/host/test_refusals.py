@@ -118,6 +118,20 @@ async def test_who_is_refused_beyond_the_share_is_not_read_for_a_while(
     assert server.budgets.refusals.held_back_total == 1
 
 
+async def test_a_controller_is_read_whatever_its_callers_ask_for(
+    server: WireServer, client: WireClient, clock: ManualClock
+) -> None:
+    """It hands on tokens of pages that its callers made up: all others wait for its connection, too."""
+    table, token = "_system/_tables/scopes", tokens_of(clock).internal()
+    await client.call(c.CreateTableSegment(1, table, token), c.SegmentCreated)
+    use_up(server)
+    for number in range(3):
+        made_up = c.ReadTableEntries(number, table, token, 10, b"", b"", b"from")
+        assert (await client.call(made_up, c.ErrorMessage)).error_code == c.ILLEGAL_ARGUMENT
+    assert (await client.call(question(9, clock), c.StreamSegmentInfo)).request_id == 9
+    assert server.budgets.refusals.pause_s(HOST) == 0
+
+
 async def test_a_refused_batch_counts_as_its_requests(server: WireServer, client: WireClient) -> None:
     server.budgets.refusals.note(HOST, BURST - 10)
     await client.call(BATCH, c.RequestBatchAnswered)
