@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import aclosing
 from typing import Final
 
@@ -26,39 +27,63 @@ compaction_read_bytes_max: Final = 8 * 1024 * 1024
 async def compact(store: SegmentStore, table: TableSegment) -> None:
     """One round, paid for by the update that made it due. A copy keeps its version and is added like any update,
     behind what is pending, so an update that comes meanwhile lies behind the copy and wins. The head is truncated
-    only once the copies are durable: a crash in between leaves records twice, which reads the same. Errors mean that
-    another round will do it: nothing is lost by not compacting."""
-    if not table.wants_compaction:
+    only once Tier 2 has the copies, maybe by a later update: a crash in between leaves records twice, which reads the
+    same, and a restore from Tier 2 alone loses no entry for one that came later. Errors mean that another round will do
+    it: nothing is lost by not compacting."""
+    is_due = table.wants_compaction
+    if table.is_compacting or not (is_due or table.cuts):
         return
     table.is_compacting = True
     try:
-        index = table.index
-        if isinstance(index, PagedKeyIndex):
-            taken, values, end = await _select_from_log(store, table, index)
-        else:
-            taken, end = _select(table, index)
-            values = await read_values(store, table.name, taken)
-        await table.index.bring([key for key, _ in taken])
-        if table.is_stale or not table.index.is_resident(key for key, _ in taken):
-            return
-        updates, end = _still_live(table, taken, values, end)
-        if updates:
-            await asyncio.shield(append_batch(store, table, updates).done)
-        failpoint(COPIED)
-        if end > table.start_offset:
-            await store.truncate(table.name, end)
-            table.start_offset = max(table.start_offset, end)
+        if is_due:
+            await _copy_head(store, table)
+        await _cut(store, table)
     except PravegaError:
         return
     finally:
         table.is_compacting = False
 
 
+async def _copy_head(store: SegmentStore, table: TableSegment) -> None:
+    """Copy the live records of the head to the tail, durably."""
+    index = table.index
+    if isinstance(index, PagedKeyIndex):
+        taken, values, end = await _select_from_log(store, table, index)
+    else:
+        taken, end = _select(table, index)
+        values = await read_values(store, table.name, taken)
+    await table.index.bring([key for key, _ in taken])
+    if table.is_stale or not table.index.is_resident(key for key, _ in taken):
+        return
+    updates, end = _still_live(table, taken, values, end)
+    length = table.indexed_to
+    if updates:
+        batch = append_batch(store, table, updates)
+        length = batch.offset + batch.size
+        await asyncio.shield(batch.done)
+    failpoint(COPIED)
+    if end > table.compacted_to:
+        table.compacted(end, length)
+
+
+async def _cut(store: SegmentStore, table: TableSegment) -> None:
+    """Truncate the head as far as Tier 2 has all that took its place."""
+    info = await store.get_info(table.name)
+    stored = list(itertools.takewhile(lambda cut: cut[1] <= info.storage_length, table.cuts))
+    if info.segment_id != table.segment_id or not stored:
+        return
+    end, _ = stored[-1]
+    await store.truncate(table.name, end)
+    table.start_offset = max(table.start_offset, end)
+    for _ in stored:
+        table.cuts.popleft()
+
+
 def _select(table: TableSegment, index: KeyIndex) -> tuple[list[tuple[bytes, Slot]], int]:
     """The live records of the head, and the first offset behind them that must stay."""
     taken: list[tuple[bytes, Slot]] = []
     copied = 0
-    for key, slot in index.live_from(table.start_offset):
+    for key, slot in index.live_from(table.compacted_to):
         if copied >= compaction_copy_bytes_max:
             return taken, slot.offset
         taken.append((key, slot))
@@ -72,7 +97,7 @@ async def _select_from_log(
     """As ``_select``, with the values, of what the map in Tier 2 covers: a restart reads what lies behind it."""
     taken: list[tuple[bytes, Slot]] = []
     values: list[bytes] = []
-    start = end = table.start_offset
+    start = end = table.compacted_to
     copied = 0
     async with aclosing(read_records(store, table.name, start, min(index.covered, table.indexed_to))) as parts:
         async for records in parts:

@@ -189,7 +189,7 @@ class TableExtension:
                 await asyncio.shield(batch.done)
             except BadOffset:
                 continue
-            if table.wants_compaction:
+            if table.wants_compaction or table.cuts:
                 await compact(self._store, table)
             if self._pager is not None:
                 self._pager.flush_if_due(table)

@@ -96,6 +96,9 @@ class TableSegment:
         self.tail = start_offset
         self.is_stale = isinstance(index, PagedKeyIndex)  # until it is loaded
         self.is_compacting = False
+        self._compacted_to = start_offset
+        self.cuts: deque[tuple[int, int]] = deque()
+        """Offsets at which the log may be cut, and its length with all that took the place of what lies below."""
         self.keys_max = 0
         """Keys from which on another attempt is made to bring the index to Tier 2; 0 before the first one."""
         self.lock = asyncio.Lock()
@@ -111,6 +114,16 @@ class TableSegment:
     def pending_batch(self, key: bytes) -> Batch | None:
         pending = self._pending_keys.get(key)
         return None if pending is None else pending[1]
+
+    @property
+    def compacted_to(self) -> int:
+        """The offset below which no record lives, as far as that was looked for: the log is cut there, or will be."""
+        return max(self._compacted_to, self.start_offset)
+
+    def compacted(self, end: int, length: int) -> None:
+        """All below ``end`` was replaced or copied by a log of this length."""
+        self._compacted_to = end
+        self.cuts.append((end, length))
 
     # --- conditions --------------------------------------------------------------------------------------------------
 
@@ -201,10 +214,10 @@ class TableSegment:
 
     @property
     def wants_compaction(self) -> bool:
-        log_bytes = self.indexed_to - self.start_offset
+        log_bytes = self.indexed_to - self.compacted_to
         return (
             log_bytes > compaction_bytes_min
-            and self.index.compactable_to(self.indexed_to) > self.start_offset
+            and self.index.compactable_to(self.indexed_to) > self.compacted_to
             and self.index.live_bytes < live_fraction_min * log_bytes
             and not self.is_compacting
             and not self.is_stale

@@ -219,7 +219,7 @@ class InMemorySegmentStore:
             segment_id=source.segment_id,
             start_offset=source.start_offset,
             length=len(source.data),
-            storage_length=0,
+            storage_length=len(source.data),
             is_sealed=source.is_sealed,
             last_modified_ms=source.last_modified_ms,
             attributes=dict(source.attributes),

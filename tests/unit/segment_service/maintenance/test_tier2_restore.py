@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from dataclasses import replace
 
@@ -253,6 +254,30 @@ async def test_a_table_ends_with_a_whole_record(kit: Kit) -> None:
     found = await tables.get("table", [entry.key for entry in entries])
     assert [one.value for one in found] == [entry.value for entry in entries[:18]] + [b"", b""]
     await tables.put("table", [entries[19]])
+    await container.stop()
+
+
+async def test_a_table_that_was_compacted_has_its_old_entries(kit: Kit) -> None:
+    """Its log is not cut before Tier 2 has the copies: the container dies when the first cut of it shows there."""
+    container = await kit.open()
+    tables = TableExtension(container)
+    await tables.create_table("table")
+    await tables.put("table", [TableEntry(b"cold", b"old")])
+    await flushed(kit, container)
+    await container.table.flush()
+    failpoints.arm(rolling_storage.TRUNCATE_MANIFEST_STORED, lambda: container.fail(RuntimeError("crash")))
+    with contextlib.suppress(PravegaError):
+        for _ in range(1_000):
+            await tables.put("table", [TableEntry(b"hot", bytes(50_000))])
+            await asyncio.sleep(0.001)  # the storage writer has a clock of its own
+    with pytest.raises(RuntimeError):
+        await container.wait_stopped()
+    failpoints.disarm_all()
+    kit.logs.restore(0)
+    await kit.restore()
+    container = await kit.open()
+    found = await TableExtension(container).get("table", [b"cold", b"hot"])
+    assert [one.value for one in found] == [b"old", bytes(50_000)]
     await container.stop()
 
 
