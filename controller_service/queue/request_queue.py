@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from controller_service.errors import WaitTimedOut
@@ -100,6 +100,10 @@ class SubmittedRequest:
                 self.answer(done.result())
 
         earlier._answer.add_done_callback(copy)
+
+    def forget_payload(self) -> None:
+        """Keep the names of the request alone: what is remembered for its answer is not to hold what it was about."""
+        self.request = replace(self.request, payload={})
 
     def succeed(self) -> None:
         self.answer(None)

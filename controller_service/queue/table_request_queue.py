@@ -28,7 +28,7 @@ from pravega_common.services.retrying import RetryLimits, retry
 REQUESTS_TABLE: Final = "requests"
 requests_queued_max: Final = 10_000
 requests_remembered_max: Final = 10_000
-"""Requests whose first answer is kept for a caller that submits the same one again."""
+"""Requests whose first answer is kept, without their payloads, for a caller that submits the same one again."""
 sweep_period_s: Final = 3.0
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 5.0
@@ -193,6 +193,7 @@ class TableRequestQueue(Service):
             if delay_s is None:
                 line.popleft()
                 self._pending -= 1
+                queued.submitted.forget_payload()
                 continue
             queued.failures += 1
             # What is behind may be what this one waits for.
@@ -218,6 +219,8 @@ class TableRequestQueue(Service):
             self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
             await self._finish(queued)
             submitted.fail(error)
+            if self._submitted.get(request.request_id) is submitted:
+                del self._submitted[request.request_id]  # submitted again it is answered afresh
             return None
         except Exception as error:
             # A handler's bug must not take everybody else's work down with it: it is retried and seen in the log.

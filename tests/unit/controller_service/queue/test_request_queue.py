@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -398,4 +400,37 @@ async def test_requests_behind_one_that_cannot_end_are_forgotten(
         await (await queue.submit(request(number, f"stream-{number}"))).outcome(5)
     assert len(queue._submitted) <= 10
     assert [await queue.submit(request(number, "blocked")) for number in range(2)] == blocked
+    await queue.stop()
+
+
+class Payload(dict[str, int]):
+    """A payload that can be watched."""
+
+
+async def test_a_finished_request_is_remembered_without_its_payload(queue: TableRequestQueue, done: list[int]) -> None:
+    """Thousands are remembered for their first answers; a payload may name thousands of segments."""
+    payload = Payload(number=1)
+    freed = weakref.ref(payload)
+    submitted = await queue.submit(Request("id-1", "work", "scope/stream", payload))
+    del payload
+    await submitted.outcome(5)
+    gc.collect()
+    assert done == [1] and freed() is None
+
+
+async def test_a_refused_request_is_not_remembered(tables: InMemoryVersionedStore) -> None:
+    """It would be with its error, whose frames know what it was about; submitted again it is another one anyway."""
+
+    async def handler(request: Request) -> None:
+        raise InvalidArgument("no")
+
+    queue = await started(tables, "one", handler)
+    payload = Payload(number=1)
+    freed = weakref.ref(payload)
+    submitted = await queue.submit(Request("id-1", "work", "scope/stream", payload))
+    del payload
+    with pytest.raises(InvalidArgument):
+        await submitted.outcome(5)
+    del submitted
+    await eventually(lambda: gc.collect() >= 0 and freed() is None)
     await queue.stop()
