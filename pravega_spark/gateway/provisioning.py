@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pravega_common.errors import ConfigurationError, NotFound
 from pravega_spark.gateway.contract import StreamGateway
@@ -20,6 +20,8 @@ Provision = Callable[[str, str, bool], None]
 """Creates a stream of a scope if it is missing; true where the store has just not found it, whatever is known here."""
 _T = TypeVar("_T")
 
+provisioned_max: Final = 10_000
+"""Streams that a process remembers to be there; it asks for all of them again when there are more."""
 _provisioned: set[tuple[int, Controller, str, str]] = set()
 
 
@@ -65,6 +67,8 @@ def _once(options: StreamOptions, scope: str, stream: str, provision: Callable[[
     key = (os.getpid(), options.controller, scope, stream)
     if key not in _provisioned:
         provision()
+        if len(_provisioned) >= provisioned_max:
+            _provisioned.clear()
         _provisioned.add(key)
 
 
