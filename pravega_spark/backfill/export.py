@@ -15,6 +15,7 @@ from pravega_spark.backfill.definition import ExportJob, compare_with_record, jo
 from pravega_spark.backfill.export_plan import chunk_bytes_for, chunks_of_plan, divided
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.progress import ChunkProgress, ProgressDisplay, progress_of_stages
+from pravega_spark.commands.connection import cluster_address
 from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
@@ -95,7 +96,7 @@ def resolver(controller: str, stream: str) -> Resolve:
 
     def resolve(text: str, as_end: bool) -> SegmentOffsets:
         scope, name = parse_stream(stream)
-        with StreamClient(controller) as client:
+        with StreamClient(cluster_address(controller)) as client:
             if not client.controller.stream_exists(scope, name):
                 raise StreamNotFound(f"stream '{stream}' does not exist at {controller}, so nothing can be exported")
             return resolve_position(client, controller, scope, name, text, as_end=as_end)

@@ -50,7 +50,9 @@ def divided(source: Mapping[str, str], limits: Mapping[str, str], chunk_bytes: i
     """
     scope, stream = source["scope"], source["stream"]
     start, end = (StreamCut.from_text(limits[name]) for name in ("start_stream_cut", "end_stream_cut"))
-    gateway = worker_gateway(source["controller"])
+    # The options of how a batch is split into tasks are not those of a stream.
+    where = {name: source[name] for name in ("controller", "ca_file", "scope", "stream") if name in source}
+    gateway = worker_gateway(ReadOptions.parse(where, Use.BATCH_READ).controller)
     positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=True)
     left = total = sum(span.length for span in positions.spans(start.offsets, end.offsets))
     inside = set(gateway.segments_between(scope, stream, start.offsets, end.offsets))
@@ -58,8 +60,6 @@ def divided(source: Mapping[str, str], limits: Mapping[str, str], chunk_bytes: i
     chunk_bytes = max(chunk_bytes, -(-total // chunks_max))
     if total > chunk_bytes and has(ADMISSION_CONTROL):
         gathered = 0
-        # The options of how a batch is split into tasks are not those of a stream.
-        where = {name: source[name] for name in ("controller", "scope", "stream")}
         for offset, size in _steps({**where, **limits, "approx_bytes_per_trigger": str(chunk_bytes)}):
             gathered += size
             cut = StreamCut(scope, stream, offset.position[scoped_name(scope, stream)])

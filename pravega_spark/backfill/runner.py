@@ -15,7 +15,7 @@ from pravega_spark.backfill.export import RECORD_FOLDER, resolver, run_export
 from pravega_spark.backfill.export_plan import partition_bytes_max
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.load import Chunks, run_load
-from pravega_spark.commands.connection import check_listens
+from pravega_spark.commands.connection import authority_of, check_listens
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_spark.gateway.worker_process import arm_failpoints
 from pravega_spark.spark_python import spark_python
@@ -96,7 +96,7 @@ def _in_session(run: JobRun, work: Callable[[SparkSession], Summary]) -> Summary
 def _load(spark: SparkSession, run: JobRun, job: LoadJob, settings: LoadSettings) -> Summary:
     scope, stream = parse_stream(job.target)
     sink = {
-        "controller": run.controller,
+        **cluster_options(run.controller),
         "scope": scope,
         "stream": stream,
         "default_num_segments": str(settings.segments),
@@ -113,6 +113,12 @@ def _load(spark: SparkSession, run: JobRun, job: LoadJob, settings: LoadSettings
         "rows_before": result.rows_before,
         "is_before_exact": result.is_before_exact,
     }
+
+
+def cluster_options(controller: str) -> dict[str, str]:
+    """The options that name the cluster, with the authority that a command finds by itself."""
+    ca_file = authority_of(controller)
+    return {"controller": controller, "ca_file": ca_file} if ca_file else {"controller": controller}
 
 
 def _checkpoint_base(spark: SparkSession, given: str) -> str:
@@ -139,7 +145,7 @@ def _export(spark: SparkSession, run: JobRun, job: ExportJob, chunk_bytes: int |
     job = replace(job, target=_absolute(spark, job.target))
     scope, stream = parse_stream(job.stream)
     source = {
-        "controller": run.controller,
+        **cluster_options(run.controller),
         "scope": scope,
         "stream": stream,
         "allow_create_scope": "false",

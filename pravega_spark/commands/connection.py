@@ -28,14 +28,19 @@ def connected(controller: str) -> Iterator[StreamClient]:
 
 def cluster_address(controller: str) -> ControllerAddress:
     """Parses an address. The authority of a standalone of this machine is found where it was made."""
+    return ControllerAddress.parse(controller, ca_file=authority_of(controller))
+
+
+def authority_of(controller: str) -> str:
+    """The file of the authority of a standalone of this machine with TLS, for who is given none; else empty."""
     address = ControllerAddress.parse(controller)
     is_here = all(endpoint.host in LOOPBACK for endpoint in address.endpoints)
     if address.tls is None or os.environ.get(CA_FILE_VARIABLE) or not is_here:
-        return address
+        return ""
     from pravega_spark.standalone.options import authority_file, default_data_dir  # Has more than most commands need.
 
     made_here = authority_file(default_data_dir())
-    return ControllerAddress.parse(controller, ca_file=made_here) if made_here.exists() else address
+    return str(made_here) if made_here.exists() else ""
 
 
 def check_listens(controller: str | ControllerAddress) -> None:

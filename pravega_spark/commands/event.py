@@ -11,7 +11,7 @@ import typer
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption, StreamArgument
-from pravega_spark.commands.connection import connected, existing_stream
+from pravega_spark.commands.connection import cluster_address, connected, existing_stream
 from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
@@ -51,7 +51,7 @@ def write(
     show = _Counter()
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
-        gateway = ServiceGateway(controller)
+        gateway = ServiceGateway(cluster_address(controller))
         try:
             columns = sink_columns([("event", "binary"), ("routing_key", "string")])
             count = write_pipe(
@@ -117,7 +117,7 @@ def read(
     output = sys.stdout.buffer
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
-        gateway = ServiceGateway(controller)
+        gateway = ServiceGateway(cluster_address(controller))
         reader = EventPrinter(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
         try:
             first = resolve_position(client, controller, scope, name, start, as_end=False)

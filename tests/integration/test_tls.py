@@ -102,6 +102,25 @@ def test_commands_find_the_authority_of_a_standalone_in_the_default_folder(
     assert said.count("\n") == 1 and "PRAVEGA_CA_FILE" in said
     (tmp_path / "pravega-spark").symlink_to(cluster.ready()["data_dir"])
     subprocess.run(command, env=environment, capture_output=True, timeout=command_time_max_s, check=True)
+    for words in (
+        f"stream create {SCOPE}/found",
+        f"event write {SCOPE}/found",
+        f"event read {SCOPE}/found --from 12h",
+        f"stream list {SCOPE} --sizes --events --rates --lag",
+        f"stream info {SCOPE}/found --events --rates",
+        f"stream cut {SCOPE}/found 12h",
+        f"stream truncate {SCOPE}/found --before 12h --dry-run",
+        f"stream retain {SCOPE}/found --bytes 1 --once --dry-run",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "pravega_spark", *words.split()],
+            env=environment,
+            input=b"one\n",
+            capture_output=True,
+            timeout=command_time_max_s,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
 
 
 def test_the_doctor_goes_over_tls(cluster: StandaloneProcess) -> None:

@@ -1,0 +1,50 @@
+"""The authority of a standalone in the default folder is found where it is meant, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pravega_spark.backfill import runner
+from pravega_spark.commands.connection import authority_of, cluster_address
+from pravega_streams.controller.address import CA_FILE_VARIABLE
+from tests.support.certificates import Authority
+
+HERE = "tls://localhost:9090,127.0.0.1:9091"
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The certificate of a standalone in the default folder."""
+    monkeypatch.delenv(CA_FILE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "pravega-spark" / "tls" / "ca.pem"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(Path(Authority(tmp_path / "authority").file).read_bytes())
+    return file
+
+
+def test_a_command_and_a_backfill_find_it(made: Path) -> None:
+    assert authority_of(HERE) == str(made)
+    address = cluster_address(HERE)
+    assert address.tls is not None and address.tls.ca_pem == made.read_text()
+    assert runner.cluster_options(HERE) == {"controller": HERE, "ca_file": str(made)}
+
+
+@pytest.mark.parametrize("controller", ["tcp://localhost:9090", "localhost", "tls://example.org:9090"])
+def test_other_clusters_have_others(made: Path, controller: str) -> None:
+    assert authority_of(controller) == ""
+    assert runner.cluster_options(controller) == {"controller": controller}
+
+
+def test_who_names_one_has_that(made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(CA_FILE_VARIABLE, str(made))
+    made.rename(tmp_path / "other.pem")
+    monkeypatch.setenv(CA_FILE_VARIABLE, str(tmp_path / "other.pem"))
+    assert authority_of(HERE) == ""
+
+
+def test_without_a_standalone_there_is_none(made: Path) -> None:
+    made.unlink()
+    assert authority_of(HERE) == ""
