@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -22,6 +23,9 @@ LAYOUT_BEFORE: Final = {"tier1": "redis", "redis_servers": 1}
 KEPT: Final = ("lock", "logs", "format.new")
 """What may be in a new folder: the lock, the logs of a start that failed, and a marker that was not finished."""
 names_listed_max: Final = 3
+left_over_time_max_s: Final = 10.0
+"""How long a start waits for the end of what a killed standalone left behind."""
+_look_again_s: Final = 0.1
 
 
 @dataclass
@@ -31,6 +35,8 @@ class DataFolder:
     root: Path
     is_new: bool = False
     """Whether this start made it, and nothing was in it."""
+    lock_descriptor: int = -1
+    """Of an open folder: for children to inherit. What is left of them keeps the folder locked."""
     _lock: IO[str] | None = None
 
     def open(self, layout: dict[str, Any]) -> None:
@@ -45,17 +51,34 @@ class DataFolder:
             raise ConfigurationError(
                 f"data folder {self.root} cannot be written ({error.strerror}); choose another with --data-dir"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigurationError(
-                f"data folder {self.root} is in use by process {self._owner()}; stop it, or choose another --data-dir"
-            ) from error
+        self._take_lock(self._lock)
+        self.lock_descriptor = self._lock.fileno()
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
         if not self._check_content(layout):  # again: another start may have made it meanwhile
             self._make_marker(layout)
+
+    def _take_lock(self, lock: IO[str]) -> None:
+        """``ConfigurationError`` if another standalone runs on the folder, or a child of one that was killed does not
+        end: two Redis would write to the same files."""
+        deadline_s = time.monotonic() + left_over_time_max_s
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                owner = self._owner()
+                if _runs(owner):
+                    raise ConfigurationError(
+                        f"data folder {self.root} is in use by process {owner}; stop it, or choose another --data-dir"
+                    ) from error
+                if time.monotonic() > deadline_s:
+                    raise ConfigurationError(
+                        f"data folder {self.root} is in use by what process {owner} started before it was killed; end"
+                        f" the processes that 'fuser {self.root / 'lock'}' names, or choose another --data-dir"
+                    ) from error
+            time.sleep(_look_again_s)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -130,3 +153,14 @@ class DataFolder:
                     " start with the same value, or choose another --data-dir"
                 )
         return True
+
+
+def _runs(owner: str) -> bool:
+    """Whether the process that wrote its id into the lock is there; yes for what is no id."""
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, ValueError):
+        return True
+    return True

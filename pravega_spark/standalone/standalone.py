@@ -64,7 +64,7 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
             if options.ready_file is not None:
                 write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": running.pids()})
 
-        supervisor = Supervisor(specs, announce, hung_after_s=options.hung_after_s)
+        supervisor = Supervisor(specs, announce, hung_after_s=options.hung_after_s, inherited=(folder.lock_descriptor,))
         rotation = LogRotation([spec.log_file for spec in specs])
         await _supervise(options, folder, supervisor, rotation, servers)
     finally:

@@ -51,8 +51,10 @@ class ChildSpec:
 class ChildProcess:
     """A child of the standalone and its present process."""
 
-    def __init__(self, spec: ChildSpec) -> None:
+    def __init__(self, spec: ChildSpec, inherited: Sequence[int] = ()) -> None:
+        """``inherited``: descriptors that the process keeps open."""
         self.spec = spec
+        self._inherited = inherited
         self.process: asyncio.subprocess.Process | None = None
         self.restarts = 0
         self._turn = asyncio.Lock()
@@ -82,6 +84,7 @@ class ChildProcess:
                 stderr=asyncio.subprocess.STDOUT,
                 env={**os.environ, **self.spec.environment},
                 preexec_fn=_become_child,
+                pass_fds=self._inherited,
                 # A terminal's Ctrl-C goes to the supervisor alone, which stops the children in order.
                 start_new_session=True,
             )
@@ -108,7 +111,8 @@ class ChildProcess:
 
 class Supervisor(Service):
     """The service that owns the children. ``changed`` is called with it by ``announce``, and when a child was restarted
-    and serves again. A child that hangs for ``hung_after_s`` is killed and started again; 0 for never.
+    and serves again. A child that hangs for ``hung_after_s`` is killed and started again; 0 for never. ``inherited``:
+    descriptors that all children keep open.
     """
 
     def __init__(
@@ -117,9 +121,10 @@ class Supervisor(Service):
         changed: Callable[[Supervisor], None],
         clock: Clock | None = None,
         hung_after_s: float = 0,
+        inherited: Sequence[int] = (),
     ) -> None:
         super().__init__("supervisor")
-        self.children = [ChildProcess(spec) for spec in specs]
+        self.children = [ChildProcess(spec, inherited) for spec in specs]
         self._changed = changed
         self._clock = clock or SystemClock()
         self._hung_after_s = hung_after_s

@@ -96,6 +96,32 @@ def test_a_killed_standalone_leaves_no_child_behind_and_starts_again(tmp_path: P
             assert [event.data for event in read_events(client, "s", "t")] == [b"before"]
 
 
+def test_a_folder_is_not_used_beside_a_redis_that_a_killed_standalone_left(tmp_path: Path) -> None:
+    """The second one wrote to the same file, and the first one removed its socket when it ended at last."""
+    with running_cluster(tmp_path) as own:
+        with StreamClient(own.controller_uri) as client:
+            client.controller.create_scope("s")
+            client.controller.create_stream("s", "t")
+            with EventWriter(client, "s", "t") as writer:
+                writer.write(b"before", "k")
+        pids = dict(own.ready()["pids"])
+        redis = pids.pop("redis")
+        os.kill(redis, signal.SIGSTOP)
+        try:
+            os.kill(parent_of(redis), signal.SIGKILL)
+            own.wait()
+            for pid in filter(is_alive, pids.values()):  # they would wait for Redis
+                os.kill(pid, signal.SIGKILL)
+            eventually_blocking(lambda: not any(map(is_alive, pids.values())), "the end of the others", wait_max_s)
+            with pytest.raises(Unavailable, match="in use by what process"):
+                own.start()
+        finally:
+            os.kill(redis, signal.SIGCONT)
+        own.start()
+        with StreamClient(own.controller_uri) as client:
+            assert [event.data for event in read_events(client, "s", "t")] == [b"before"]
+
+
 def test_two_stores_share_the_containers_and_one_takes_over(tmp_path: Path) -> None:
     store_ports = {"segment_stores": 2}
     with running_cluster(tmp_path, **store_ports) as own, StreamClient(own.controller_uri) as client:

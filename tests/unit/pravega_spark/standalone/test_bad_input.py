@@ -8,6 +8,8 @@ import math
 import os
 import socket
 import stat
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.ports import free_ports
-from pravega_spark.standalone import binaries
+from pravega_spark.standalone import binaries, data_folder
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.options import StandaloneOptions, Tier1, Tier2
 from pravega_spark.standalone.standalone import run_standalone
@@ -113,6 +115,27 @@ def test_a_folder_is_used_by_one_at_a_time(tmp_path: Path) -> None:
         DataFolder(tmp_path / "data").open(LAYOUT)
     first.close()
     DataFolder(tmp_path / "data").open(LAYOUT)
+
+
+def test_a_folder_is_that_of_the_children_that_a_killed_standalone_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_folder, "left_over_time_max_s", 0.2)
+    killed = DataFolder(tmp_path / "data")
+    killed.open(LAYOUT)
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    (killed.root / "lock").write_text(str(ended.pid))
+    with subprocess.Popen(["sleep", "60"], pass_fds=[killed.lock_descriptor]) as child:
+        try:
+            killed.close()
+            with pytest.raises(ConfigurationError, match=f"in use by what process {ended.pid} started .*fuser"):
+                DataFolder(tmp_path / "data").open(LAYOUT)
+            monkeypatch.setattr(data_folder, "left_over_time_max_s", 20.0)
+            threading.Timer(0.2, child.terminate).start()
+            DataFolder(tmp_path / "data").open(LAYOUT)
+        finally:
+            child.kill()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
