@@ -46,10 +46,10 @@ class Position:
         """``InvalidArgument`` for any other text than that of ``token``."""
         try:
             found = cls(**json.loads(base64.urlsafe_b64decode(token)))
-            if not (found.scope >= 0 and found.skip >= 0):
-                raise ValueError("negative")
+            if not all(type(count) is int and count >= 0 for count in (found.scope, found.skip)):
+                raise ValueError("no count")
             bytes.fromhex(found.scopes), bytes.fromhex(found.names)
-        except (ValueError, TypeError, binascii.Error):
+        except (ValueError, TypeError, RecursionError, binascii.Error):
             raise InvalidArgument(f"{token[:40]!r} is not a token of this list") from None
         return found
 

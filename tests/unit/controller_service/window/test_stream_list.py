@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from controller_service.service import Controller
@@ -105,7 +107,17 @@ async def test_one_scope_alone(controller: Controller, window: WindowParts) -> N
         await list_streams(window, Wanted(scope="none"))
 
 
-@pytest.mark.parametrize("token", ["x", "e30", "eyJzY29wZSI6LTF9", "WzFd", "eyJ4IjoxfQ=="])
+def encoded(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("x", "e30", "eyJzY29wZSI6LTF9", "WzFd", "eyJ4IjoxfQ=="),
+        *(encoded(text) for text in ('{"scope":1.5}', '{"skip":1e2}', '{"scope":true}', "[" * 3_000)),
+    ],
+)
 async def test_a_token_that_is_none_is_refused(window: WindowParts, token: str) -> None:
     with pytest.raises(InvalidArgument, match="token"):
         await list_streams(window, Wanted(), token)
