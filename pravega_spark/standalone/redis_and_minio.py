@@ -80,8 +80,8 @@ class RedisChild:
         configuration = conf / f"{self.name}.conf"
         configuration.write_text(
             redis_configuration.format(
-                socket=self.socket,
-                folder=self.folder.resolve(),
+                socket=_in_quotes(self.socket),
+                folder=_in_quotes(self.folder.resolve()),
                 maxmemory=self.maxmemory,
                 rewrite_bytes=self.rewrite_bytes,
             )
@@ -113,6 +113,12 @@ def redis_children(options: StandaloneOptions, folder: DataFolder, sockets: Path
         RedisChild(name, folder.folder(name), sockets / f"{name}.sock", size, rewrite_bytes)
         for name, size in zip(names, sizes, strict=False)
     ]
+
+
+def _in_quotes(path: Path) -> str:
+    """The path as Redis reads it between quotes, where a backslash begins an escape."""
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(f"\\x{ord(char):02x}" if char < " " else char for char in text)
 
 
 async def _redis_serves(socket: Path, rewrite_bytes: int) -> bool:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 from pravega_common.services.cluster.redis_audit import memory_of
+from pravega_spark.standalone.redis_and_minio import RedisChild
+from pravega_spark.standalone.supervisor import Supervisor
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.log_history import WriterHistory, check_history, recover, shared_cpo, write_frames
@@ -43,3 +45,16 @@ async def test_a_log_on_a_server_with_the_file(tmp_path: Path) -> None:
         await following.close()
     finally:
         server.kill()
+
+
+async def test_a_redis_of_the_standalone_runs_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "q\"\\n\t'ä"
+    folder.mkdir()
+    child = RedisChild("redis", folder, folder / "r.sock", 64 << 20, 64 << 20)
+    supervisor = Supervisor([child.spec(tmp_path, tmp_path)], lambda _: None)
+    await supervisor.start()
+    try:
+        assert child.socket.is_socket()
+        assert list(folder.glob("appendonly*"))
+    finally:
+        await supervisor.stop()
