@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
@@ -165,6 +166,28 @@ async def test_rates_are_live(controller: Controller, stores: Stores, page: str,
         return "iB/s" in await browser.text("tbody")
 
     await eventually(is_written, "a rate")
+
+
+@pytest.mark.parametrize("wrong_by_ms", [-3 * 3_600_000, 3 * 3_600_000])
+async def test_ages_are_right_in_a_browser_with_a_wrong_clock(
+    controller: Controller, page: str, wrong_by_ms: int, browser: Browser
+) -> None:
+    await create(controller, "shop", "orders")
+    await controller.transactions.create("shop", "orders", 10_000)
+    await browser.open(f"{page}docs")
+    # Into a page that is loaded, so that no other script runs before.
+    await browser.run(
+        f"const now = Date.now; Date.now = () => now() + {wrong_by_ms};"
+        "document.body.innerHTML = '<span id=liveness></span><main id=main></main>'; import('/window/main.js')"
+    )
+    ages = r"\b\d{1,3} m?s ago"
+    await eventually(lambda: matches(browser, ages, "tbody"), "the age of the stream")
+    await browser.run("location.hash = '#/stream/shop/orders'")
+    await eventually(lambda: matches(browser, r"1 oldest \d{1,3} m?s\b", ".tiles"), "the age of the transaction")
+
+
+async def matches(browser: Browser, pattern: str, selector: str) -> bool:
+    return re.search(pattern, await browser.text(selector)) is not None
 
 
 async def test_no_name_becomes_markup(controller: Controller, page: str, browser: Browser) -> None:

@@ -1,5 +1,7 @@
 // Puts numbers into words. What is not known is a dash, never zero.
 
+import { controllerNowMs } from "./clock.js";
+
 const NOT_KNOWN = "–";
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -29,7 +31,7 @@ export function count(number) {
 export function span(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return NOT_KNOWN;
   const seconds = Math.max(0, milliseconds) / 1000;
-  if (seconds < 1) return `${Math.round(milliseconds)} ms`;
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 3600)} h`;
@@ -38,7 +40,7 @@ export function span(milliseconds) {
 
 /** @param {number | null | undefined} milliseconds a time since 1970 */
 export function ago(milliseconds) {
-  return milliseconds ? `${span(Date.now() - milliseconds)} ago` : NOT_KNOWN;
+  return milliseconds ? `${span(controllerNowMs() - milliseconds)} ago` : NOT_KNOWN;
 }
 
 /** @param {number | null | undefined} milliseconds a time since 1970 */

@@ -1,5 +1,6 @@
 // Draws a stream's key space over its epochs: a rectangle for each segment, epochs or time to the right, keys upwards.
 
+import { controllerNowMs } from "./clock.js";
 import { button, card, drawn, element, notice } from "./dom.js";
 import { count, counted, moment, rate, size, span } from "./format.js";
 
@@ -87,7 +88,7 @@ export class StreamDrawing {
   show(picture) {
     const chosen = this.picture?.segments[this.chosen]?.id;
     this.picture = picture;
-    this.atMs = Date.now();
+    this.atMs = controllerNowMs();
     this.chosen = picture.segments.findIndex((segment) => segment.id === chosen);
     this.showControls();
     this.draw();

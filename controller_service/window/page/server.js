@@ -1,5 +1,7 @@
 // Asks the controller, and listens to it.
 
+import { noteTime } from "./clock.js";
+
 /** @param {...string} parts of a path; each is encoded */
 export function path(...parts) {
   return ["/v1/window", ...parts.map(encodeURIComponent)].join("/");
@@ -29,6 +31,7 @@ export async function ask(url, signal) {
     if (signal.aborted) throw error;
     throw new Refused("The controller does not answer. Is it running? Its log says why not");
   }
+  noteTime(answer);
   if (!answer.ok) throw new Refused(answer.statusText || String(answer.status), answer.status < 500);
   return answer.json();
 }

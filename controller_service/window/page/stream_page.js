@@ -1,5 +1,6 @@
 // Shows one stream: figures, the picture of its keys over its epochs, and what writes and reads it.
 
+import { controllerNowMs } from "./clock.js";
 import { card, element, facts, notice, stateMark, table } from "./dom.js";
 import { ago, count, counted, moment, rate, size, span } from "./format.js";
 import { Trends, behind, furthest, lagNotices, subscribersCard, watermarkCard } from "./lag.js";
@@ -103,7 +104,7 @@ class StreamPage {
     this.showLag(lag);
     const subscribers = new Map(lag.subscribers.map((one) => [one.name, one]));
     const { transactions } = use;
-    this.tiles.set("Open transactions", more(transactions.open, transactions.isPartial), transactions.oldestOpenMs ? `oldest ${span(Date.now() - transactions.oldestOpenMs)}` : "");
+    this.tiles.set("Open transactions", more(transactions.open, transactions.isPartial), transactions.oldestOpenMs ? `oldest ${span(controllerNowMs() - transactions.oldestOpenMs)}` : "");
     this.tiles.set("Waiting commits", count(transactions.waiting), transactions.blocked ? "standing still" : "");
     const round = transactions.round;
     this.use.replaceChildren(
@@ -115,7 +116,7 @@ class StreamPage {
           ["Committing", more(transactions.committing, transactions.isPartial)],
           ["Aborting", more(transactions.aborting, transactions.isPartial)],
           ["In the commit order", count(transactions.waiting)],
-          ["Round under way", round ? `${counted(round.transactions, "transaction")} of epoch ${round.epoch}${round.isRolling ? ", begun before a scaling" : ""}, for ${span(Date.now() - round.startedMs)}` : "none"],
+          ["Round under way", round ? `${counted(round.transactions, "transaction")} of epoch ${round.epoch}${round.isRolling ? ", begun before a scaling" : ""}, for ${span(controllerNowMs() - round.startedMs)}` : "none"],
         ]),
       ),
       card("Sinks", sinks(use.sinks), ...use.unknown.filter((text) => text.startsWith("Sinks")).map((text) => element("p", { class: "soft small" }, text))),
