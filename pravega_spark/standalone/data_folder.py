@@ -36,7 +36,7 @@ class DataFolder:
     is_new: bool = False
     """Whether this start made it, and nothing was in it."""
     lock_descriptor: int = -1
-    """Of an open folder: for children to inherit. What is left of them keeps the folder locked."""
+    """The lock of an open folder, for children to inherit: while one of them is left the folder stays locked."""
     _lock: IO[str] | None = None
 
     def open(self, layout: dict[str, Any]) -> None:
