@@ -297,6 +297,25 @@ async def test_the_keyboard_goes_through_the_picture(
     await browser.sees("Epochs 0 to 59. ", ".bar .small")
 
 
+async def test_a_part_of_the_picture_learns_of_new_epochs(
+    controller: Controller, parts: ControllerParts, page: str, browser: Browser
+) -> None:
+    await stream_with_history(parts, controller, "shop", "orders", 4, 60)
+    await browser.open(f"{page}#/stream/shop/orders")
+    await eventually(lambda: has(browser, "rect.segment.active"), "the picture")
+    await browser.run("document.querySelector('.picture svg').focus()")
+    await browser.press(LEFT, ENTER)
+    await browser.sees("to 59", ".bar .small")
+    newer = "return ![...document.querySelectorAll('button')].find((one) => one.textContent === 'Newer →').disabled"
+    assert not await browser.run(newer)
+    segment = (await (await controller.store.open("shop", "orders")).current_epoch()).segments[0]
+    middle = segment.key_start + (segment.key_end - segment.key_start) / 2
+    ranges = [(segment.key_start, middle), (middle, segment.key_end)]
+    await controller.parts.workflows.scale.start("shop", "orders", [segment.segment_id], ranges)
+    await eventually(lambda: browser.run(newer), "a way to the new epoch")
+    await browser.sees("to 59", ".bar .small")
+
+
 async def test_five_hundred_segments_and_two_hundred_epochs_stay_usable(
     controller: Controller, parts: ControllerParts, page: str, browser: Browser
 ) -> None:

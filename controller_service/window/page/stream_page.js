@@ -141,7 +141,7 @@ class StreamPage {
     this.epoch = look.epoch;
     const again = async () => {
       this.showFacts(await ask(this.own, this.signal));
-      if (this.span[1] === null) await this.draw(...this.span);
+      await this.draw(...this.span);
     };
     again().catch((error) => this.refuse(error));
   }
