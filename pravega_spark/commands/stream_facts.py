@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pravega_common.model.commits import Commits
-from pravega_common.model.retention import RetentionPolicy, RetentionType
+from pravega_common.model.retention import NO_MAXIMUM, RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -134,7 +134,17 @@ def retention_text(policy: RetentionPolicy | None) -> str:
     """The policy in words."""
     if policy is None or policy.retention_type is RetentionType.NONE:
         return "everything is kept"
-    if policy.retention_type is RetentionType.TIME:
-        hours = policy.minimum / ms_per_hour
-        return f"keep {hours:g} {'hour' if hours == 1 else 'hours'}"
-    return f"keep {counted(policy.minimum, 'byte')}"
+    words = _hours if policy.retention_type is RetentionType.TIME else _bytes
+    text = f"keep {words(policy.minimum)}"
+    if 0 < policy.maximum < NO_MAXIMUM:
+        text += f", and {words(policy.maximum)} for subscribers at most"
+    return text
+
+
+def _hours(milliseconds: int) -> str:
+    hours = milliseconds / ms_per_hour
+    return f"{hours:g} {'hour' if hours == 1 else 'hours'}"
+
+
+def _bytes(count: int) -> str:
+    return counted(count, "byte")

@@ -25,6 +25,18 @@ def test_retention(policy: RetentionPolicy | None, text: str) -> None:
     assert retention_text(policy) == text
 
 
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (RetentionPolicy.by_time(86_400_000, 259_200_000), "keep 24 hours, and 72 hours for subscribers at most"),
+        (RetentionPolicy.by_size(1_000, 2_000), "keep 1,000 bytes, and 2,000 bytes for subscribers at most"),
+        (RetentionPolicy.by_size(1_000, 0), "keep 1,000 bytes"),
+    ],
+)
+def test_what_subscribers_that_do_not_read_lose(policy: RetentionPolicy, text: str) -> None:
+    assert retention_text(policy) == text
+
+
 def test_scaling_says_nothing_that_scaling_by_hand_makes_wrong() -> None:
     assert scaling_text(ScalingPolicy.fixed(2)) == "fixed, 2 at the start or more"
     policy = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 2, 1)
