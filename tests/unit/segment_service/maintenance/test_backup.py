@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import DataCorruption, SegmentDamaged, SegmentNotFound, Unavailable
+from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.data_log import LogEntry
@@ -22,6 +22,7 @@ from segment_service.maintenance.read_only import ContainerReader
 from segment_service.maintenance.store_backup import StoreBackup
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.segment_sweep import MergeUnfinished
 from segment_service.store import container_marker_prefix
 from tests.support.backups import LAYOUT, Place, Worker, backed_up, flushed, idle, restored, truncated, write_names
 from tests.support.containers import read_all
@@ -63,7 +64,7 @@ async def swept(container: SegmentContainer) -> None:
         try:
             await storage_of(container).sweeper.sweep()
             break
-        except SegmentDamaged:
+        except MergeUnfinished:
             if time.monotonic() > deadline_s:
                 raise
             await asyncio.sleep(0.05)  # for the storage writer, which tells nobody of its progress
