@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from controller_service.api.rest import operation
+from controller_service.api.rest.server import line_bytes_max
 from controller_service.service import Controller
 from pravega_common.services import http_connections
 from tests.support.controller_in_memory import ControllerParts
@@ -100,7 +101,7 @@ async def test_what_is_no_http_is_answered_and_leaves_no_traceback(
     controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stranger must not fill the log with tracebacks, one for each malformed request."""
-    for request in ("GET /v1/scopes/a\udcdd", f"GET /ping?{'x' * 9_000}", "G\0T /ping", "nonsense"):
+    for request in ("GET /v1/scopes/a\udcdd", f"GET /ping?{'x' * line_bytes_max}", "G\0T /ping", "nonsense"):
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(controller))
         writer.write(f"{request} HTTP/1.1\r\n{host(controller)}\r\n\r\n".encode(errors="surrogateescape"))
         async with asyncio.timeout(answer_time_max_s):
