@@ -173,6 +173,7 @@ class SegmentContainer(Service):
             self.read_index,
             lambda: self.durable_log.acknowledged,
             self.durable_log.is_staged,
+            self.delete,
             clock,
             self._config.metadata_table,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pravega_common.names import index_segment_name, is_user_stream_segment
+from pravega_common.errors import PravegaError
+from pravega_common.names import index_segment_name, is_transient_segment, is_user_stream_segment
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.time_slices import TimeSlices
@@ -20,6 +21,10 @@ from segment_service.metadata_table.segment_loader import SegmentLoader, root_of
 looks_max: Final = 10_000
 """Segments looked at in one round."""
 
+transient_life_s: Final = 3_600.0
+"""Seconds without use after which a transient segment is deleted. The connection that made it does so when it ends;
+after a crash of the store nobody does."""
+
 EVICTED: Final = register("metadata_table.evicted")
 
 
@@ -29,6 +34,7 @@ class Evictor(Service):
     A segment leaves if nothing was noted of it since, everything of it is in Tier 2 and acknowledged to the log,
     nothing is staged, nobody reads, waits or holds on to it, it is not quarantined, and its other half could be read
     (alone it could not come back). Any operation on it notes it, or makes it longer than it is in Tier 2.
+    A transient segment stays, unless there are too many, and is deleted when nobody used it for ``transient_life_s``.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Evictor(Service):
         read_index: ReadIndex,
         acknowledged: Callable[[], int],
         is_staged: Callable[[int], bool],
+        delete: Callable[[str], Awaitable[None]],
         clock: Clock,
         config: MetadataTableConfig,
     ) -> None:
@@ -48,11 +55,14 @@ class Evictor(Service):
         self._read_index = read_index
         self._acknowledged = acknowledged
         self._is_staged = is_staged
+        self._delete = delete
         self._clock = clock
         self._config = config
         self._candidates: dict[int, tuple[float, int]] = {}
         """By id: since when the segment is thought to be idle, and the operation that must be acknowledged. About in
         the order of times."""
+        self._unused_since_s: dict[int, float] = {}
+        """By id: since when a transient segment in memory is idle, as far as it was looked at."""
 
     async def on_start(self) -> None:
         self.spawn(self._run(), "evict")
@@ -90,6 +100,7 @@ class Evictor(Service):
     def _consider(self, segment_id: int, since_s: float, high_water: int, now_s: float, *, is_many: bool) -> None:
         segment = self._metadata.segments.get(segment_id)
         if segment is None or not self._is_in_table(segment):
+            self._unused_since_s.pop(segment_id, None)
             return  # it is gone, or its next flush brings it here again
         if segment.used_s > since_s and not is_many:
             self._put_last(segment_id, segment.used_s, high_water)
@@ -98,8 +109,24 @@ class Evictor(Service):
         if self._acknowledged() < high_water or not all(map(self._is_idle, pair)):
             self._put_last(segment_id, now_s, high_water)
             return
+        if is_transient_segment(segment.name) and not is_many:
+            if self._is_abandoned(segment, now_s):
+                self.spawn(self._delete_abandoned(segment.name), "delete-transient")
+            self._put_last(segment_id, now_s, high_water)
+            return
         for one in pair:
             self._evict(one)
+
+    def _is_abandoned(self, segment: SegmentMetadata, now_s: float) -> bool:
+        since_s = max(self._unused_since_s.get(segment.segment_id, now_s), segment.used_s)
+        self._unused_since_s[segment.segment_id] = since_s
+        return now_s - since_s >= transient_life_s
+
+    async def _delete_abandoned(self, name: str) -> None:
+        try:
+            await self._delete(name)
+        except PravegaError as error:  # it is looked at again
+            self.log.info("a transient segment that nobody uses stays for now", segment=name, error=str(error))
 
     def _is_in_table(self, segment: SegmentMetadata) -> bool:
         return (
@@ -137,6 +164,7 @@ class Evictor(Service):
         self._metadata.held.gone(segment.segment_id)
         self._loader.left(segment.name)
         self._candidates.pop(segment.segment_id, None)
+        self._unused_since_s.pop(segment.segment_id, None)
         del self._metadata.segments[segment.segment_id]
         del self._metadata.ids[segment.name]
         self.evicted_total += 1

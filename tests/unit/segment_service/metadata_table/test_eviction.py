@@ -17,12 +17,14 @@ from pravega_common.errors import (
     SegmentNotFound,
     Unavailable,
 )
-from pravega_common.names import index_segment_name
+from pravega_common.names import index_segment_name, transient_segment_name
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import AttributeId, AttributeUpdate, AttributeUpdateType
 from segment_service.metadata.snapshot import write_snapshot
+from segment_service.metadata_table import eviction
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.storage.rolling_storage import RollingStorage
+from tests.support.backups import flushed
 from tests.support.containers import ContainerKit, leave_memory, read_all
 from tests.support.eventually import eventually
 from tests.support.tier2_garbage import collect_all
@@ -60,6 +62,33 @@ async def test_it_comes_back_with_its_id_and_attributes() -> None:
     assert await container.get_attribute("s", WRITER) == 1
     await leave_memory(container, "s")
     assert await read_all(container, "s") == b"one"
+    await container.stop()
+
+
+@pytest.mark.parametrize("life_s", [0.0, 3_600.0])
+async def test_a_transient_segment_of_a_store_that_died_is_deleted_once_nobody_uses_it(
+    monkeypatch: pytest.MonkeyPatch, life_s: float
+) -> None:
+    """The connection that made it would have deleted it; until then a client may go on with it after a pause."""
+    monkeypatch.setattr(eviction, "transient_life_s", life_s)
+    made = kit()
+    container = await made.open()
+    name = transient_segment_name(STREAM_SEGMENT, b"w" * 16, b"u" * 16)
+    await container.create_segment(name)
+    await container.append(name, [b"piece"])
+    await flushed(made, container)
+    await container.stop()
+    container = await made.open()
+    for _ in range(20):  # all that is in Tier 2 and in the table
+        await flushed(made, container)
+        await container.table.flush()
+        await container.durable_log.barrier()
+        await container.evictor.evict_idle()
+    if life_s:
+        assert await read_all(container, name) == b"piece" and not container.loader.loaded_total
+    else:
+        with pytest.raises(SegmentNotFound):
+            await container.get_info(name)
     await container.stop()
 
 
