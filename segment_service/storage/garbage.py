@@ -58,13 +58,13 @@ async def nothing_to_settle() -> bool:
     return False
 
 
-def never_late(name: str) -> bool:
-    """As ``IsLate``, of such a chunk storage."""
-    return False
-
-
 Stays = Callable[[str], bool]
 """Whether this owner cannot delete this name."""
+
+
+def never(name: str) -> bool:
+    """As ``IsLate`` and ``Stays``, of such a chunk storage."""
+    return False
 
 
 class _Group(deque[str]):
@@ -91,8 +91,8 @@ class GarbageCollector(Service):
         self.epoch = 0
         self._barrier: Barrier | None = None
         self._settle: Settle = nothing_to_settle
-        self._is_late: IsLate = never_late
-        self._stays: Stays = never_late
+        self._is_late: IsLate = never
+        self._stays: Stays = never
         self._chunks = chunks
         self._layout = layout
         self._clock = clock
@@ -111,8 +111,8 @@ class GarbageCollector(Service):
         epoch: int,
         barrier: Barrier,
         settle: Settle = nothing_to_settle,
-        is_late: IsLate = never_late,
-        stays: Stays = never_late,
+        is_late: IsLate = never,
+        stays: Stays = never,
     ) -> None:
         """Set what ``collect`` needs; called before ``start``."""
         self.epoch = epoch

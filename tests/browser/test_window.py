@@ -281,13 +281,18 @@ async def has(browser: Browser, selector: str) -> bool:
     return await browser.count(selector) > 0
 
 
-async def test_the_keyboard_goes_through_the_picture(
-    controller: Controller, parts: ControllerParts, page: str, browser: Browser
-) -> None:
+async def picture_with_focus(controller: Controller, parts: ControllerParts, page: str, browser: Browser) -> None:
+    """Open the picture of a stream with 60 epochs, and let it take the keys that are pressed."""
     await stream_with_history(parts, controller, "shop", "orders", 4, 60)
     await browser.open(f"{page}#/stream/shop/orders")
     await eventually(lambda: has(browser, "rect.segment.active"), "the picture")
     await browser.run("document.querySelector('.picture svg').focus()")
+
+
+async def test_the_keyboard_goes_through_the_picture(
+    controller: Controller, parts: ControllerParts, page: str, browser: Browser
+) -> None:
+    await picture_with_focus(controller, parts, page, browser)
     await browser.press(LEFT, UP)
     await browser.sees("of epoch", ".chosen-text")
     assert await browser.count("rect.chosen") == 1
@@ -300,10 +305,7 @@ async def test_the_keyboard_goes_through_the_picture(
 async def test_a_part_of_the_picture_learns_of_new_epochs(
     controller: Controller, parts: ControllerParts, page: str, browser: Browser
 ) -> None:
-    await stream_with_history(parts, controller, "shop", "orders", 4, 60)
-    await browser.open(f"{page}#/stream/shop/orders")
-    await eventually(lambda: has(browser, "rect.segment.active"), "the picture")
-    await browser.run("document.querySelector('.picture svg').focus()")
+    await picture_with_focus(controller, parts, page, browser)
     await browser.press(LEFT, ENTER)
     await browser.sees("to 59", ".bar .small")
     newer = "return ![...document.querySelectorAll('button')].find((one) => one.textContent === 'Newer →').disabled"

@@ -73,16 +73,14 @@ def _asked(info: pb.StreamInfo) -> Permission:
     return UPDATE if info.accessOperation in _WRITING and not info.stream.startswith("_") else READ
 
 
-def _of_stream_with_token(
-    needed: Permission | None = None, instead: Callable[[Any], Needs] = lambda request: []
-) -> MethodAccess:
+def _of_stream_with_token(needed: Permission | None = None) -> MethodAccess:
     """``needed``: None for what the request asks for."""
 
     def needs(request: Any) -> Needs:
         info = _stream_of(request)
         return [(stream_resource(info.scope, info.stream), _asked(info) if needed is None else needed)]
 
-    return MethodAccess(needs, _with_token, instead)
+    return MethodAccess(needs, _with_token)
 
 
 def _table_of_that_name(request: pb.StreamInfo) -> Needs:
@@ -97,12 +95,12 @@ def _of_token_alone() -> MethodAccess:
     """Asked about no stream, it is the question of a client whether a controller that is silent answers at all. To
     refuse it would count against the caller's host, and the answer to a refusal may be held for longer than the client
     waits."""
-    asked = _of_stream_with_token(instead=_table_of_that_name)
+    asked = _of_stream_with_token()
 
     def needs(request: pb.StreamInfo) -> Needs:
         return asked.needs(request) if request.scope or request.stream else []
 
-    return MethodAccess(needs, asked.token_for, asked.instead)
+    return MethodAccess(needs, asked.token_for, _table_of_that_name)
 
 
 def _of_root(needed: Permission) -> MethodAccess:
