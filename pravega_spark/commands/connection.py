@@ -6,12 +6,15 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pravega_common.errors import StreamNotFound, Unavailable
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import CA_FILE_VARIABLE, ControllerAddress
+
+if TYPE_CHECKING:
+    from pravega_spark.gateway.service import ServiceGateway
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 connect_time_max_s: Final = 3.0
@@ -24,6 +27,18 @@ def connected(controller: str) -> Iterator[StreamClient]:
     check_listens(controller)
     with StreamClient(cluster_address(controller)) as client:
         yield client
+
+
+@contextmanager
+def connected_gateway(controller: str) -> Iterator[ServiceGateway]:
+    """Opens the connector's own way to a cluster, for commands that look into streams as a read does."""
+    from pravega_spark.gateway.service import ServiceGateway  # Arrow takes longer to import than most commands take.
+
+    gateway = ServiceGateway(cluster_address(controller))
+    try:
+        yield gateway
+    finally:
+        gateway.close()
 
 
 def cluster_address(controller: str) -> ControllerAddress:

@@ -8,7 +8,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_name, segment_number
 from pravega_common.stream_cut import StreamCut
-from pravega_spark.commands.connection import cluster_address
+from pravega_spark.commands.connection import connected_gateway
 from pravega_spark.commands.quantities import is_time, parse_time_ms
 from pravega_streams.client import StreamClient
 
@@ -44,16 +44,12 @@ def resolve_position(
     """
     if not is_time(text):
         return resolve_cut(client, scope, stream, text)
-    from pravega_spark.gateway.service import ServiceGateway
     from pravega_spark.source.stream_positions import StreamPositions
 
     time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000)
-    gateway = ServiceGateway(cluster_address(controller))
-    try:
+    with connected_gateway(controller) as gateway:
         positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
         return positions.cut_at_time(time_ms, as_end=as_end)
-    finally:
-        gateway.close()
 
 
 def check_valid(client: StreamClient, scope: str, stream: str, cut: SegmentOffsets, name: str) -> None:

@@ -11,12 +11,11 @@ import typer
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, ControllerOption, StreamArgument
-from pravega_spark.commands.connection import cluster_address, connected, existing_stream
+from pravega_spark.commands.connection import connected, connected_gateway, existing_stream
 from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
 from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
 from pravega_spark.commands.output import counted, print_json, say
-from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.rows.columns import sink_columns
 from pravega_spark.sink.direct_writer import DirectWriter
 
@@ -49,9 +48,8 @@ def write(
         raise InvalidArgument(f"--key-field {key_field} and --key {key} exclude each other: an event has one key")
     parser = Parser(event_format, key_field, key)
     show = _Counter()
-    with connected(controller) as client:
+    with connected(controller) as client, connected_gateway(controller) as gateway:
         scope, name = existing_stream(client, stream)
-        gateway = ServiceGateway(cluster_address(controller))
         try:
             columns = sink_columns([("event", "binary"), ("routing_key", "string")])
             count = write_pipe(
@@ -65,8 +63,6 @@ def write(
             raise typer.Exit(130) from None
         except InvalidArgument as error:
             raise InvalidArgument(f"{error} ({show.text(parser.events_seen)})") from error
-        finally:
-            gateway.close()
     show.end()
     if as_json:
         print_json({"stream": stream, "events": count})
@@ -115,9 +111,8 @@ def read(
         raise InvalidArgument("--json and --format length exclude each other")
     printer = printer_of(Format.JSON if as_json else event_format)
     output = sys.stdout.buffer
-    with connected(controller) as client:
+    with connected(controller) as client, connected_gateway(controller) as gateway:
         scope, name = existing_stream(client, stream)
-        gateway = ServiceGateway(cluster_address(controller))
         reader = EventPrinter(gateway, scope, name, printer, _flushed if follow else output.write, events_max)
         try:
             first = resolve_position(client, controller, scope, name, start, as_end=False)
@@ -133,8 +128,6 @@ def read(
             with contextlib.suppress(BrokenPipeError):
                 output.flush()
             raise typer.Exit(130) from None
-        finally:
-            gateway.close()
 
 
 def _flushed(data: bytes | memoryview) -> None:

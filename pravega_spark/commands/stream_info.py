@@ -19,7 +19,7 @@ from pravega_spark.commands.arguments import (
     StreamArgument,
     rate_time_s,
 )
-from pravega_spark.commands.connection import cluster_address, connected, existing_stream
+from pravega_spark.commands.connection import connected, connected_gateway, existing_stream
 from pravega_spark.commands.output import counted, print_facts, print_json, print_table
 from pravega_spark.commands.stream_activity import (
     Amount,
@@ -87,14 +87,9 @@ def info(
 
 
 def _counted(controller: str, facts: StreamFacts, events: bool, query: str) -> tuple[Amount | None, QueryLag | None]:
-    from pravega_spark.gateway.service import ServiceGateway  # Arrow takes longer to import than most commands take.
-
-    gateway = ServiceGateway(cluster_address(controller))
-    try:
+    with connected_gateway(controller) as gateway:
         amount = amount_between(gateway, facts.scope, facts.stream, facts.head, facts.tail) if events else None
         return amount, query_lag(gateway, facts.scope, facts.stream, query, facts.tail) if query else None
-    finally:
-        gateway.close()
 
 
 def _print_facts(facts: StreamFacts, activity: _Activity) -> None:

@@ -13,7 +13,7 @@ from pravega_common.byte_text import text_of_bytes
 from pravega_common.errors import NotFound, ScopeNotFound
 from pravega_common.names import is_internal_scope, is_internal_stream
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, rate_time_s
-from pravega_spark.commands.connection import cluster_address, connected
+from pravega_spark.commands.connection import connected, connected_gateway
 from pravega_spark.commands.output import counted, print_json, print_table
 from pravega_streams.client import StreamClient
 
@@ -117,13 +117,8 @@ def _names(client: StreamClient, scope: str) -> list[str]:
 
 
 def _with_events(controller: str, client: StreamClient, sizes: list[StreamSize]) -> list[StreamSize]:
-    from pravega_spark.gateway.service import ServiceGateway  # Arrow takes longer to import than most commands take.
-
-    gateway = ServiceGateway(cluster_address(controller))
-    try:
+    with connected_gateway(controller) as gateway:
         return [replace(one, events=_events_of(gateway, client, one)) for one in sizes]
-    finally:
-        gateway.close()
 
 
 def _events_of(gateway: StreamGateway, client: StreamClient, one: StreamSize) -> int | None:

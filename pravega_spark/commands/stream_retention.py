@@ -18,7 +18,7 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import short_segment_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
-from pravega_spark.commands.connection import cluster_address, connected, existing_stream
+from pravega_spark.commands.connection import connected, connected_gateway, existing_stream
 from pravega_spark.commands.cuts import check_valid, cut_json, resolve_cut, resolve_position
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.quantities import ms_of_hours, parse_bytes, parse_time_ms, text_of_time
@@ -187,15 +187,9 @@ class _Opened:
 
 @contextmanager
 def _opened(controller: str, stream: str) -> Iterator[_Opened]:
-    from pravega_spark.gateway.service import ServiceGateway
-
-    with connected(controller) as client:
+    with connected(controller) as client, connected_gateway(controller) as gateway:
         scope, name = existing_stream(client, stream)
-        gateway = ServiceGateway(cluster_address(controller))
-        try:
-            yield _Opened(client, gateway, scope, name)
-        finally:
-            gateway.close()
+        yield _Opened(client, gateway, scope, name)
 
 
 def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
