@@ -1,7 +1,8 @@
-"""Options of the scripts that lack their value are refused with a sentence, before anything is set up."""
+"""The scripts say how they are used, and what an option lacks, before anything is set up."""
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 
 import pytest
@@ -24,3 +25,14 @@ def test_an_option_without_its_value(command: list[str], reason: str) -> None:
         [str(ROOT / "scripts" / program), *arguments], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (2, f"{reason}\n")
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("program", ["setup", "test", "drill"])
+def test_help_is_the_comment_at_the_head_of_the_script(program: str, option: str) -> None:
+    script = ROOT / "scripts" / program
+    head = itertools.takewhile(lambda line: line.startswith("#"), script.read_text().splitlines()[1:])
+    # Also from a folder that has no scripts.
+    done = subprocess.run([str(script), option], capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [line.removeprefix("# ").removeprefix("#") for line in head]
