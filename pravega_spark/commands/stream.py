@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +31,7 @@ from pravega_spark.commands.scaling import ScalePlan, plan_merge, plan_segments,
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 
+_FACTOR_DEFAULT: Final = 2
 RateOption = Annotated[int, typer.Option(min=0, max=scaling_number_max, help="Scale by this rate a segment.")]
 
 
@@ -47,8 +48,9 @@ def create(
     events_per_second: RateOption = 0,
     kilobytes_per_second: RateOption = 0,
     factor: Annotated[
-        int, typer.Option(min=2, max=scaling_number_max, help="Number of segments that a busy one is split into.")
-    ] = 2,
+        int | None,
+        typer.Option(min=2, max=scaling_number_max, help="Number of segments that a busy one is split into (2)."),
+    ] = None,
     retain_bytes: Annotated[str, typer.Option(help="Keep at least this much, as in 10GiB.")] = "",
     retain_hours: Annotated[float, typer.Option(min=0, help="Keep at least this long.")] = 0,
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
@@ -77,16 +79,21 @@ def create(
             print(f"{stream} {'created' if is_new else 'exists already'}")
 
 
-def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, factor: int) -> ScalingPolicy:
+def _scaling(segments: int, events_per_second: int, kilobytes_per_second: int, factor: int | None) -> ScalingPolicy:
     if events_per_second and kilobytes_per_second:
         raise InvalidArgument(
             f"--events-per-second {events_per_second} and --kilobytes-per-second {kilobytes_per_second} exclude each "
             "other: a stream scales by one rate"
         )
     if events_per_second:
-        return ScalingPolicy(ScaleType.EVENTS_PER_SECOND, events_per_second, factor, segments)
+        return ScalingPolicy(ScaleType.EVENTS_PER_SECOND, events_per_second, factor or _FACTOR_DEFAULT, segments)
     if kilobytes_per_second:
-        return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor, segments)
+        return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, factor or _FACTOR_DEFAULT, segments)
+    if factor is not None:
+        raise InvalidArgument(
+            f"--factor {factor} needs --events-per-second or --kilobytes-per-second: a stream without a rate keeps its "
+            "number of segments"
+        )
     return ScalingPolicy.fixed(segments)
 
 
