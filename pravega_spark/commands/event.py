@@ -34,7 +34,11 @@ def write(
     event_format: FormatOption = Format.LINES,
     key_field: Annotated[
         str,
-        typer.Option(metavar="NAME", help="The member of each JSON event that is its routing key (a.b for nested)."),
+        typer.Option(
+            metavar="NAME",
+            help="The member of each JSON event that is its routing key (a.b for nested). Every event must have it; "
+            "null is no key.",
+        ),
     ] = "",
     key: Annotated[str | None, typer.Option(help="One routing key for all events.")] = None,
     controller: ControllerOption = CONTROLLER_DEFAULT,

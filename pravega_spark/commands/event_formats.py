@@ -51,7 +51,7 @@ class Format(enum.StrEnum):
 class Parser:
     """A parser of chunks into record batches of ``SINK_SCHEMA``.
 
-    ``key_field`` is the member of a JSON event that is its routing key.
+    ``key_field`` is the member of a JSON event that is its routing key; one that is ``null`` is no key.
     ``InvalidArgument`` names the number of the event (from 1) that is wrong.
     """
 
@@ -103,14 +103,20 @@ class Parser:
         if not self.key_field:
             return pa.repeat(pa.scalar(self.key, pa.string()), len(lines))
         fast = _column_of(lines, self.key_field)
-        if fast is not None:
+        # Arrow has the same for a member that is null and one that is missing.
+        if fast is not None and not fast.null_count:
             return fast
         return pa.array([self._key_in(line, self.events_seen + 1 + index) for index, line in enumerate(lines)])
 
     def _key_in(self, line: bytes, number: int) -> str | None:
         value = _json_object(line, number)
         for name in self.key_field.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+            if not isinstance(value, dict) or name not in value:
+                raise InvalidArgument(
+                    f"event {number} has no member '{self.key_field}' for its routing key (--key-field); without a key "
+                    "it would lose its place among the events of its key"
+                )
+            value = value[name]
         return _as_text(value, number)
 
     def _json_event(self, line: bytes, number: int) -> tuple[bytes, str | None]:

@@ -81,10 +81,9 @@ def test_a_json_line_may_be_larger_than_an_event(byte: bytes) -> None:
         ({"id": "a", "text": "ü"}, "id", "a"),
         ({"id": 5}, "id", "5"),
         ({"id": None}, "id", None),
-        ({"other": 1}, "id", None),
         ({"id": {"x": 1}}, "id", '{"x": 1}'),
         ({"id": {"x": "deep"}}, "id.x", "deep"),
-        ({"id": "no object"}, "id.x", None),
+        ({"id": {"x": None}}, "id.x", None),
         ({"id": True}, "id", "true"),
     ],
 )
@@ -92,8 +91,26 @@ def test_the_key_of_a_json_event(line: Any, field: str, key: str | None) -> None
     data = json.dumps(line).encode() + b"\n"
     assert parsed(Parser(Format.LINES, field), data) == [(data[:-1], key)]
     # Among lines whose member is a text it goes the fast way, where it can.
-    among = b'{"id":"first"}\n' + data + b'{"id":"last"}\n'
-    assert [found for _, found in parsed(Parser(Format.LINES, field), among)][1] == key
+    text = b'{"id":"text"}\n' if field == "id" else b'{"id":{"x":"text"}}\n'
+    assert [found for _, found in parsed(Parser(Format.LINES, field), text + data + text)] == ["text", key, "text"]
+
+
+@pytest.mark.parametrize("wanted", [Format.LINES, Format.JSON])
+@pytest.mark.parametrize(
+    ("good", "field", "bad"),
+    [
+        ({"id": "a"}, "id", {"other": 1}),
+        ({"id": None}, "id", {}),
+        ({"id": {"x": "a"}}, "id.x", {"id": "no object"}),
+        ({"id": {"x": None}}, "id.x", {"id": None}),
+        ({"id": {"x": "a"}}, "id.x", {"id": {"y": "a"}}),
+    ],
+)
+def test_an_event_without_the_member_of_its_key_is_refused(wanted: Format, good: Any, field: str, bad: Any) -> None:
+    """Without a key it would go to any segment, and could be read before earlier events of its key."""
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in (good, good, bad, good))
+    with pytest.raises(InvalidArgument, match=f"event 3 has no member '{field}' for its routing key"):
+        events(Parser(wanted, field), data)
 
 
 def test_keys_of_lines_that_are_no_json() -> None:
@@ -118,7 +135,7 @@ def test_json_lines_that_hold_no_event_are_events_as_they_are() -> None:
     lines = [b'{"user": "a",  "n":1}', b'{"event":"click","user":"b"}', b'{"n":2}']
     data = b"\n".join(lines)
     assert parsed(Parser(Format.JSON), data) == [(line, None) for line in lines]
-    assert parsed(Parser(Format.JSON, "user"), data) == [(lines[0], "a"), (lines[1], "b"), (lines[2], None)]
+    assert parsed(Parser(Format.JSON, "user"), b"\n".join(lines[:2])) == [(lines[0], "a"), (lines[1], "b")]
     assert parsed(Parser(Format.JSON, key="k"), data) == [(line, "k") for line in lines]
 
 
@@ -132,8 +149,11 @@ def test_the_key_of_a_wrapped_event_is_a_member_of_the_event() -> None:
         {"event": inner.decode(), "key": "other"},
     ]
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    for field, keys in (("user", "aaaa"), ("at.city", "xxxx"), ("key", [None, None, None, "other"])):
+    for field, keys in (("user", "aaaa"), ("at.city", "xxxx")):
         assert [key for _, key in parsed(Parser(Format.JSON, field), data)] == list(keys), field
+    assert parsed(Parser(Format.JSON, "key"), data.splitlines()[3]) == [(inner, "other")]
+    with pytest.raises(InvalidArgument, match="event 1 has no member 'key'"):
+        events(Parser(Format.JSON, "key"), data)
     with pytest.raises(InvalidArgument, match="event 1 is no JSON"):
         events(Parser(Format.JSON, "user"), b'{"event":"text"}\n')
 
