@@ -57,9 +57,11 @@ def _ends_of(frame: Any) -> Iterator[OffsetsByStream]:
         if leaf.getClass().getSimpleName() != "DataSourceV2ScanRelation":
             continue
         scan = leaf.scan()
-        if scan.getClass().getSimpleName() != "PythonScan":
+        if scan.getClass().getSimpleName() not in ("PythonScan", "PravegaScan"):  # The second one is of the jar.
             continue
         for planned in scan.toBatch().planInputPartitions():
+            if planned.getClass().getSimpleName() == "NativePartition":
+                planned = planned.python()
             partition = loads(bytes(planned.pickedPartition()))
             if isinstance(partition, SpanPartition) and partition.ends:
                 yield partition.ends

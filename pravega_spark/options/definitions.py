@@ -435,6 +435,15 @@ OPTIONS: Final = (
         "spark.sql.python.filterPushdown.enabled=true",
     ),
     Option(
+        "native_reader",
+        Use.READ,
+        values.boolean,
+        False,
+        "with the optional jar: read events in Spark's JVM, without Python workers, where the columns are some of "
+        "event (binary), scope, stream, segment_id and offset, and the cluster has neither TLS nor authentication; "
+        "streaming reads need Spark 4.2",
+    ),
+    Option(
         "sink_secret_file",
         Use.WRITE,
         values.text,

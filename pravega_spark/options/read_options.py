@@ -34,3 +34,4 @@ class ReadOptions(StreamOptions):
     metadata: Literal["StreamInfo", "Streams"] | None
     ingest_time: bool
     push_filters: bool
+    native_reader: bool

@@ -16,6 +16,7 @@ from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packed_bytes_min, packs_of_batch, split
 from pravega_spark.source.read_edges import first_cut, last_cut
@@ -77,9 +78,10 @@ class BatchReader(SentToTask, DataSourceReader):
         pieces = split(spans, self._options.min_partitions, most_bytes, locate)
         packs = packs_of_batch(pieces, self._options.min_partitions, most_bytes, packed_bytes_min)
         first, *others = packs or [()]
+        is_native = may_be_native(self._options, self._schema, gateway)
         return [
-            SpanPartition.planned(gateway, *first, ends=ends),
-            *(SpanPartition.planned(gateway, *some) for some in others),
+            SpanPartition.planned(gateway, *first, ends=ends, is_native=is_native),
+            *(SpanPartition.planned(gateway, *some, is_native=is_native) for some in others),
         ]
 
     def _spans(self, one: StreamPositions, end: SegmentOffsets) -> list[Span]:

@@ -17,6 +17,7 @@ from pravega_spark.rows.columns import RowBuilder
 from pravega_spark.rows.framing import EventLayout, EventWindow, event_header_bytes, window_bytes_default
 from pravega_spark.source.data_loss import data_loss
 from pravega_spark.source.ingest_times import IngestTimes
+from pravega_spark.source.native_plan import NO_PLAN, left_to_python, native_plan
 from pravega_spark.source.offsets import OffsetsByStream
 from pravega_spark.source.range_planner import Span
 from pravega_streams.controller.address import Controller
@@ -37,15 +38,21 @@ class SpanPartition(InputPartition):
         self.spans = spans
         self.ends = ends
         self.stores = tuple(stores)
+        self.native_plan = NO_PLAN
+        """The plan for the optional jar, where that may read this partition; the jar writes into it what it leaves."""
         self.credentials: Credentials | None = None
         """Those of the moment at which the partition is pickled: the reader is pickled once, and a query may run for
         longer than they are good for."""
 
     @classmethod
-    def planned(cls, gateway: StreamGateway, *spans: Span, ends: OffsetsByStream | None = None) -> SpanPartition:
-        """A partition with what the gateway knows of its stores."""
+    def planned(
+        cls, gateway: StreamGateway, *spans: Span, ends: OffsetsByStream | None = None, is_native: bool = False
+    ) -> SpanPartition:
+        """A partition with what the gateway knows of its stores; ``is_native``: the optional jar may read it."""
         made = cls(*spans, ends=ends, stores=[gateway.known_store(span.segment) for span in spans])
         made.credentials = gateway.credentials
+        if is_native:
+            made.native_plan = native_plan(made.spans, made.stores)
         return made
 
     def __repr__(self) -> str:
@@ -68,7 +75,7 @@ def read_spans(
     for span, store in zip(partition.spans, partition.stores, strict=False):
         if store:
             gateway.expect_store(span.segment, store)
-    for span in partition.spans:
+    for span in left_to_python(partition.spans, partition.native_plan):
         yield from read_span(span, schema, controller, fail_on_data_loss=fail_on_data_loss)
 
 

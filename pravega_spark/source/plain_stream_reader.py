@@ -20,6 +20,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packs_of_batch, split
@@ -128,7 +129,8 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         packs = packs_of_batch(
             pieces, self._options.min_partitions, self._options.max_partition_bytes, self._options.packed_bytes
         )
-        return [SpanPartition.planned(gateway, *spans) for spans in packs]
+        is_native = may_be_native(self._options, self._schema, gateway)
+        return [SpanPartition.planned(gateway, *spans, is_native=is_native) for spans in packs]
 
     def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
         """Return where a batch begins, which is where the one before ended.

@@ -28,6 +28,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.idle_pause import IdlePause
 from pravega_spark.source.infos_together import infos_together
 from pravega_spark.source.known_offsets import KnownOffsets
+from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
@@ -455,7 +456,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         packs = packs_of_batch(
             pieces, self._options.min_partitions, self._options.max_partition_bytes, self._options.packed_bytes
         )
-        return [SpanPartition.planned(gateway, *spans) for spans in packs]
+        is_native = may_be_native(self._options, self._schema, gateway)
+        return [SpanPartition.planned(gateway, *spans, is_native=is_native) for spans in packs]
 
     def _spans_between(self, first: SourceOffset, last: SourceOffset) -> list[Span]:
         """The batch of a Spark before 4.2, which does not say where it starts (``plain_stream_reader.py``)."""

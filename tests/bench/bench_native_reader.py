@@ -1,8 +1,7 @@
-"""Reads one stream by our source, by a native reader in the JVM, and a topic of the same events by Kafka's connector.
+"""Reads one stream by our source, with and without the native reader, and a topic of the same by Kafka's connector.
 
-``python -m tests.bench.bench_native_reader``. The native reader is a prototype (``native_reader/README.md``), with the
-store's Unix socket and with TCP. All read in turn, in one session, what the store has in its cache. That they read the
-same is checked first, by a sum over the events' hashes. Tables go to stderr, JSON to stdout.
+``python -m tests.bench.bench_native_reader``. All read in turn, in one session, what the store has in its cache. That
+they read the same is checked first, by a sum over the events' hashes. Tables go to stderr, JSON to stdout.
 """
 
 from __future__ import annotations
@@ -10,29 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
-from pravega_spark.datasource import batch_reader
-from pravega_spark.source.partition_reader import SpanPartition
+from pravega_spark.jvm.jar import jar_path
 from tests.bench import workload
 from tests.bench.comparison import cpu_per_gigabyte
 from tests.bench.figures import Result
 from tests.bench.main import machine
-from tests.bench.native_reader.jar import built_jar
 from tests.bench.rig import Rig, running_rig, say
-from tests.bench.sides import PravegaSide
 from tests.bench.tables import table
 from tests.bench.throughput import Job, Measured, Throughput, discard, told
 from tests.bench.watch import Observed
 
-format_name: Final = "pravegabench.NativeReader"
-NATIVE: Final = {"native": "unix", "native-tcp": "tcp"}
+NATIVE: Final = "native"
 
 
 def main() -> None:
@@ -40,11 +33,9 @@ def main() -> None:
     results: list[Result] = []
     document = {"machine": machine(), "results": results}
     try:
-        with tempfile.TemporaryDirectory(prefix="bench-native-") as folder:
-            jar = built_jar(Path(folder))
-            with running_rig("dir", with_kafka=args.kafka, jars=[jar]) as rig:
-                for size_bytes in args.sizes:
-                    results += _measure(rig, size_bytes, args.scale, args.runs)
+        with running_rig("dir", with_kafka=args.kafka, jars=[jar_path()]) as rig:
+            for size_bytes in args.sizes:
+                results += _measure(rig, size_bytes, args.scale, args.runs)
         say(tables(results))
     finally:  # A long run that fails has measured something too.
         text = json.dumps(document, indent=2)
@@ -61,8 +52,7 @@ def _measure(rig: Rig, size_bytes: int, scale: float, runs: int) -> list[Result]
     for side in rig.sides:
         jobs[side.name] = discard(side.read(rig.spark.read, throughput.filled(side, events, size_bytes), full=False))
         if side is rig.ours:
-            for name, socket in NATIVE.items():
-                jobs[name] = _job(rig.spark, rig.ours, target, socket)
+            jobs[NATIVE] = discard(native_frame(rig, target))
     _check_same(rig, target)
     found = {name: Measured("read", name, events, size_bytes) for name in jobs}
     for run in range(runs + 1):
@@ -78,29 +68,13 @@ def _measure(rig: Rig, size_bytes: int, scale: float, runs: int) -> list[Result]
     return [measured.as_json() for measured in found.values()]
 
 
-def _job(spark: SparkSession, ours: PravegaSide, target: str, socket: str) -> Job:
-    """Plans as the Python source does, then reads: both are timed, as for the others."""
-    return lambda: discard(native_frame(spark, ours, target, socket))()
-
-
-def native_frame(spark: SparkSession, ours: PravegaSide, target: str, socket: str) -> DataFrame:
-    options = {**ours.options(target), "start_stream_cut": "earliest"}
-    reader = batch_reader(options, StructType.fromDDL("event binary"))
-    planned = [one for one in reader.partitions() if isinstance(one, SpanPartition)]
-    lines = "\n".join(map(_line, planned))
-    frame: DataFrame = spark.read.format(format_name).options(partitions=lines, socket=socket).load()
-    return frame
-
-
-def _line(partition: SpanPartition) -> str:
-    pairs = zip(partition.spans, partition.stores, strict=True)
-    return ";".join(f"{span.segment} {span.start} {span.end} {store}" for span, store in pairs)
+def native_frame(rig: Rig, target: str) -> DataFrame:
+    return rig.ours.read(rig.spark.read.option("native_reader", "true"), target, full=False)
 
 
 def _check_same(rig: Rig, target: str) -> None:
-    """That every reader of ours gives the same events, in whatever order."""
-    frames = {"ours": rig.ours.read(rig.spark.read, target, full=False)}
-    frames |= {name: native_frame(rig.spark, rig.ours, target, socket) for name, socket in NATIVE.items()}
+    """That both readers of ours give the same events, in whatever order."""
+    frames = {"ours": rig.ours.read(rig.spark.read, target, full=False), NATIVE: native_frame(rig, target)}
     sums = {
         name: tuple(frame.selectExpr("count(*)", "sum(cast(xxhash64(event) as decimal(20, 0)))").first() or ())
         for name, frame in frames.items()

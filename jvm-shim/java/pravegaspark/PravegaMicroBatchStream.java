@@ -10,18 +10,21 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.types.StructType;
 
-/** The Python stream with a description of its own and with numbers in the query's progress. */
+/** The Python stream with a description of its own, numbers in the query's progress, and native partitions. */
 final class PravegaMicroBatchStream<S extends MicroBatchStream & SupportsTriggerAvailableNow>
         implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final S python;
     private final String place;
+    private final StructType schema;
     /** Written by the query's thread, read when somebody asks for the progress. */
     private volatile Offset reported;
 
-    PravegaMicroBatchStream(S python, String place) {
+    PravegaMicroBatchStream(S python, String place, StructType schema) {
         this.python = python;
         this.place = place;
+        this.schema = schema;
     }
 
     /** What {@code sources[].description} of the progress shows. */
@@ -68,12 +71,12 @@ final class PravegaMicroBatchStream<S extends MicroBatchStream & SupportsTrigger
 
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
-        return python.planInputPartitions(start, end);
+        return NativePartition.planned(python.planInputPartitions(start, end));
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        return python.createReaderFactory();
+        return new NativeReaderFactory(python.createReaderFactory(), schema);
     }
 
     @Override

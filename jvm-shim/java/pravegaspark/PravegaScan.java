@@ -12,21 +12,26 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 
-/** The Python scan; only a streaming one is changed. */
+/** The Python scan, with partitions that this JVM reads itself where they were planned so. */
 final class PravegaScan implements Scan, SupportsMetadata {
     private final Scan python;
     private final String place;
+    private final boolean isNative;
 
-    PravegaScan(Scan python, String place) {
+    /** {@code isNative}: this JVM reads the partitions that Python planned so. */
+    PravegaScan(Scan python, String place, boolean isNative) {
         this.python = python;
         this.place = place;
+        this.isNative = isNative;
     }
 
     @Override
     public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
         MicroBatchStream stream = python.toMicroBatchStream(checkpointLocation);
         // Of another kind it would be a package of another time, which works just without the extras.
-        return stream instanceof SupportsTriggerAvailableNow ? new PravegaMicroBatchStream<>(cast(stream), place) : stream;
+        return stream instanceof SupportsTriggerAvailableNow
+            ? new PravegaMicroBatchStream<>(cast(stream), place, readSchema())
+            : stream;
     }
 
     @SuppressWarnings("unchecked")
@@ -46,7 +51,7 @@ final class PravegaScan implements Scan, SupportsMetadata {
 
     @Override
     public Batch toBatch() {
-        return python.toBatch();
+        return isNative ? new NativeBatch(python.toBatch(), readSchema()) : python.toBatch();
     }
 
     @Override
@@ -61,7 +66,8 @@ final class PravegaScan implements Scan, SupportsMetadata {
 
     @Override
     public ColumnarSupportMode columnarSupportMode() {
-        return python.columnarSupportMode();
+        // Partitions are planned for the answer, which others are spared.
+        return isNative ? ColumnarSupportMode.PARTITION_DEFINED : python.columnarSupportMode();
     }
 
     /** Nothing on Spark 4.0, where the Python scan has none. */

@@ -9,22 +9,24 @@ import org.apache.spark.sql.sources.Filter;
 final class PravegaScanBuilder implements SupportsPushDownFilters {
     private final SupportsPushDownFilters python;
     private final String place;
+    private final boolean isNative;
 
-    private PravegaScanBuilder(SupportsPushDownFilters python, String place) {
+    private PravegaScanBuilder(SupportsPushDownFilters python, String place, boolean isNative) {
         this.python = python;
         this.place = place;
+        this.isNative = isNative;
     }
 
     /** A builder that takes filters if Python's does, which it does not on Spark 4.0. */
-    static ScanBuilder around(ScanBuilder python, String place) {
+    static ScanBuilder around(ScanBuilder python, String place, boolean isNative) {
         return python instanceof SupportsPushDownFilters filtering
-            ? new PravegaScanBuilder(filtering, place)
-            : () -> new PravegaScan(python.build(), place);
+            ? new PravegaScanBuilder(filtering, place, isNative)
+            : () -> new PravegaScan(python.build(), place, isNative);
     }
 
     @Override
     public Scan build() {
-        return new PravegaScan(python.build(), place);
+        return new PravegaScan(python.build(), place, isNative);
     }
 
     @Override

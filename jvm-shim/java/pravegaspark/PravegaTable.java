@@ -106,7 +106,8 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
                 + " of the catalog other columns, which needs Spark 4.3, this is " + SparkBuildInfo.spark_version()
                 + "; give them in CREATE TABLE … OPTIONS, or read with format(\"pravega\") or a temporary view");
         }
-        return PravegaScanBuilder.around(reading(merged).newScanBuilder(schema), TableOptions.describe(merged));
+        ScanBuilder python = reading(merged).newScanBuilder(schema);
+        return PravegaScanBuilder.around(python, TableOptions.describe(merged), TableOptions.isNative(merged));
     }
 
     /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */

@@ -87,6 +87,11 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         return controller == null ? place : place + " at " + controller;
     }
 
+    /** Whether the user wants this JVM to read, which Python decides then for each partition. */
+    static boolean isNative(Map<String, String> options) {
+        return "true".equalsIgnoreCase(byPlainName(options).get("nativereader"));
+    }
+
     private static Map<String, String> byPlainName(Map<String, String> options) {
         Map<String, String> made = new HashMap<>();
         options.forEach((key, value) -> made.put(plain(key), value));

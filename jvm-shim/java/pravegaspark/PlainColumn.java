@@ -1,55 +1,16 @@
-package pravegabench;
+package pravegaspark;
 
-import java.util.Arrays;
-
-import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
-import org.apache.spark.unsafe.Platform;
-import org.apache.spark.unsafe.types.BinaryView;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column of events that lie where they were received: an address and a length each. */
-final class EventVector extends ColumnVector {
-    private long base;
-    private int[] starts = new int[1024];
-    private int[] lengths = new int[1024];
-    private int count;
-
-    EventVector() {
-        super(DataTypes.BinaryType);
-    }
-
-    void restart(long address) {
-        base = address;
-        count = 0;
-    }
-
-    void add(int start, int length) {
-        if (count == starts.length) {
-            starts = Arrays.copyOf(starts, count * 2);
-            lengths = Arrays.copyOf(lengths, count * 2);
-        }
-        starts[count] = start;
-        lengths[count++] = length;
-    }
-
-    int count() {
-        return count;
-    }
-
-    @Override
-    public byte[] getBinary(int row) {
-        byte[] event = new byte[lengths[row]];
-        Platform.copyMemory(null, base + starts[row], event, Platform.BYTE_ARRAY_OFFSET, event.length);
-        return event;
-    }
-
-    @Override
-    public BinaryView getBinaryView(int row) {
-        return BinaryView.fromAddress(null, base + starts[row], lengths[row]);
+/** A column without nulls and without memory of its own; each kind of value that it does not have is an error. */
+abstract class PlainColumn extends ColumnVector {
+    PlainColumn(DataType type) {
+        super(type);
     }
 
     @Override
@@ -127,11 +88,16 @@ final class EventVector extends ColumnVector {
     }
 
     @Override
+    public byte[] getBinary(int row) {
+        throw notThis();
+    }
+
+    @Override
     public ColumnVector getChild(int ordinal) {
         throw notThis();
     }
 
-    private static UnsupportedOperationException notThis() {
-        return new UnsupportedOperationException("events are bytes");
+    private UnsupportedOperationException notThis() {
+        return new UnsupportedOperationException("a column of " + dataType().sql());
     }
 }

@@ -1,0 +1,21 @@
+package pravegaspark;
+
+import java.util.Arrays;
+
+import org.apache.spark.sql.types.DataTypes;
+
+/** The bytes of events, copied for each that is asked for. */
+class BytesColumn extends PlainColumn {
+    final EventRows rows;
+
+    BytesColumn(EventRows rows) {
+        super(DataTypes.BinaryType);
+        this.rows = rows;
+    }
+
+    @Override
+    public byte[] getBinary(int row) {
+        int start = rows.start(row);
+        return Arrays.copyOfRange(rows.bytes(), start, start + rows.length(row));
+    }
+}

@@ -1,0 +1,142 @@
+"""Reads streams by option ``native_reader``, in a driver that has the optional jar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import pravega_spark
+from pravega_common.stream_cut import StreamCut
+from pravega_spark.jvm.jar import jar_path
+from pravega_spark.standalone.process import StandaloneProcess
+from tests.spark.spark_child import SparkChild
+
+REPOSITORY = Path(__file__).parents[2]
+COLUMNS = "event binary, scope string, stream string, segment_id bigint, offset bigint"
+large_event_bytes = 8 * 1024 * 1024
+"""The largest event that may be written: with its header it does not fit into the window of the native reader."""
+
+
+@pytest.fixture(scope="module")
+def child(services: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkChild]:
+    if shutil.which("javac") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no javac on the path or in JAVA_HOME")
+    subprocess.run([sys.executable, REPOSITORY / "jvm-shim" / "build"], check=True, capture_output=True)
+    configuration = {
+        "spark.jars": str(jar_path()),
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
+    with SparkChild(tmp_path_factory.mktemp("native"), configuration, environment) as started:
+        yield started
+
+
+@pytest.fixture
+def place(services: StandaloneProcess) -> dict[str, str]:
+    return {"controller": services.controller_uri, "scope": f"native{uuid.uuid4().hex[:8]}", "stream": "s"}
+
+
+# What runs in the child
+
+
+def write(spark: SparkSession, place: dict[str, str], query: str) -> None:
+    options = {**place, "default_num_segments": "3"}
+    spark.sql(query).write.format("pravega").mode("append").options(**options).save()
+
+
+def _frame(spark: SparkSession, place: dict[str, str], is_native: bool, columns: str) -> DataFrame:
+    options = {**place, "native_reader": str(is_native).lower(), "min_partitions": "5"}
+    return spark.read.format("pravega").schema(columns).options(**options).load()
+
+
+def _digest(frame: DataFrame) -> list[tuple[object, ...]]:
+    hashed = [f"sha2({name}, 256)" if name == "event" else name for name in frame.columns]
+    return sorted(tuple(row) for row in frame.selectExpr(*hashed).collect())
+
+
+def differences(spark: SparkSession, place: dict[str, str], columns: str) -> tuple[int, int]:
+    """The number of rows, and of those that only one of both readers has."""
+    ours, native = (_digest(_frame(spark, place, is_native, columns)) for is_native in (False, True))
+    return len(ours), len(set(ours) ^ set(native)) + abs(len(ours) - len(native))
+
+
+def is_columnar(spark: SparkSession, place: dict[str, str], columns: str) -> bool:
+    """Whether Spark takes columns from the scan, as it does from the native reader alone."""
+    frame = _frame(spark, place, True, columns)
+    return "ColumnarToRow" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def cuts(spark: SparkSession, place: dict[str, str]) -> list[str]:
+    """The ends of a read by Python and of one by the native reader."""
+    return [pravega_spark.cut_of(_frame(spark, place, is_native, COLUMNS)) for is_native in (False, True)]
+
+
+def copied(spark: SparkSession, place: dict[str, str], folder: str) -> list[tuple[int, int]]:
+    """Segments and offsets that a streaming query reads in batches of some kilobytes."""
+    options = {**place, "native_reader": "true", "start_stream_cut": "earliest", "approx_bytes_per_trigger": "20000"}
+    query = (
+        spark.readStream.format("pravega")
+        .options(**options)
+        .load()
+        .select("segment_id", "offset")
+        .writeStream.format("parquet")
+        .options(path=f"{folder}/rows", checkpointLocation=f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(150)
+    return sorted(tuple(row) for row in spark.read.parquet(f"{folder}/rows").collect())
+
+
+def places_of(spark: SparkSession, place: dict[str, str]) -> list[tuple[int, int]]:
+    return sorted(tuple(row) for row in _frame(spark, place, False, "segment_id bigint, offset bigint").collect())
+
+
+# Tests
+
+SOME_EVENTS = "SELECT repeat(id, id % 300) AS event, cast(id AS string) AS routing_key FROM range(20000)"
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, "offset bigint, event binary", "stream string, segment_id bigint"])
+def test_the_same_rows_as_by_python(child: SparkChild, place: dict[str, str], columns: str) -> None:
+    child.run(write, place, SOME_EVENTS)
+    assert child.run(is_columnar, place, columns)
+    rows, different = child.run(differences, place, columns)
+    assert rows == 20_000 and different == 0
+
+
+def test_an_event_without_room_is_left_to_python_with_what_follows(child: SparkChild, place: dict[str, str]) -> None:
+    small = "SELECT cast(id AS string) AS event, 'k' AS routing_key FROM range(1000)"
+    child.run(write, place, small)
+    child.run(write, place, f"SELECT repeat('x', {large_event_bytes}) AS event, 'k' AS routing_key")
+    child.run(write, place, small)
+    assert child.run(is_columnar, place, COLUMNS)
+    assert child.run(differences, place, COLUMNS) == (2001, 0)
+
+
+def test_the_end_of_a_read_is_known_with_the_jar(child: SparkChild, place: dict[str, str]) -> None:
+    child.run(write, place, SOME_EVENTS)
+    by_python, by_native = child.run(cuts, place)
+    assert by_python == by_native and StreamCut.from_text(by_python).scope == place["scope"]
+
+
+def test_other_columns_are_read_by_python(child: SparkChild, place: dict[str, str]) -> None:
+    child.run(write, place, SOME_EVENTS)
+    columns = "event string, ingest_time timestamp"
+    assert not child.run(is_columnar, place, columns)
+    assert child.run(differences, place, columns) == (20_000, 0)
+
+
+def test_a_streaming_query_reads_each_event_once(child: SparkChild, place: dict[str, str], tmp_path: Path) -> None:
+    child.run(write, place, "SELECT repeat('y', 50) AS event, cast(id AS string) AS routing_key FROM range(2000)")
+    assert child.run(copied, place, str(tmp_path)) == child.run(places_of, place)
