@@ -15,9 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pravega_spark
 from pravega_common.stream_cut import StreamCut
+from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.jvm.jar import jar_path
 from pravega_spark.standalone.process import StandaloneProcess
-from tests.spark.spark_child import SparkChild
+from pravega_streams.controller.address import ControllerAddress
+from tests.spark.spark_child import ChildFailed, SparkChild
 
 REPOSITORY = Path(__file__).parents[2]
 COLUMNS = "event binary, scope string, stream string, segment_id bigint, offset bigint"
@@ -81,6 +83,20 @@ def cuts(spark: SparkSession, place: dict[str, str]) -> list[str]:
     return [pravega_spark.cut_of(_frame(spark, place, is_native, COLUMNS)) for is_native in (False, True)]
 
 
+def events_after_truncation(spark: SparkSession, place: dict[str, str], fails: bool) -> list[str]:
+    """The events of a read that was planned before the stream lost all but what is written last."""
+    options = {**place, "native_reader": "true", "fail_on_data_loss": str(fails).lower(), "end_stream_cut": "latest"}
+    write(spark, place, "SELECT 'lost' AS event FROM range(100)")
+    gateway = ServiceGateway(ControllerAddress.of(place["controller"]))
+    cut = gateway.tail_cut(place["scope"], place["stream"])
+    write(spark, place, "SELECT 'left' AS event FROM range(10)")
+    frame = spark.read.format("pravega").options(**options).load()
+    frame._jdf.queryExecution().executedPlan()
+    gateway.truncate_stream(place["scope"], place["stream"], cut)
+    gateway.close()
+    return [row.event.decode() for row in frame.collect()]
+
+
 def copied(spark: SparkSession, place: dict[str, str], folder: str) -> list[tuple[int, int]]:
     """Segments and offsets that a streaming query reads in batches of some kilobytes."""
     options = {**place, "native_reader": "true", "start_stream_cut": "earliest", "approx_bytes_per_trigger": "20000"}
@@ -128,6 +144,15 @@ def test_the_end_of_a_read_is_known_with_the_jar(child: SparkChild, place: dict[
     child.run(write, place, SOME_EVENTS)
     by_python, by_native = child.run(cuts, place)
     assert by_python == by_native and StreamCut.from_text(by_python).scope == place["scope"]
+
+
+def test_what_was_lost_since_the_plan_is_skipped_by_python(child: SparkChild, place: dict[str, str]) -> None:
+    assert child.run(events_after_truncation, place, False) == ["left"] * 10
+
+
+def test_what_was_lost_since_the_plan_is_the_error_that_python_has(child: SparkChild, place: dict[str, str]) -> None:
+    with pytest.raises(ChildFailed, match="fail_on_data_loss"):
+        child.run(events_after_truncation, place, True)
 
 
 def test_other_columns_are_read_by_python(child: SparkChild, place: dict[str, str]) -> None:
