@@ -16,6 +16,7 @@ import pyarrow as pa
 from pravega_common.invariants import check
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.rows.columns import SOURCE_COLUMNS
 from pravega_spark.source.range_planner import Span
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
@@ -25,14 +26,8 @@ _MARK: Final = "pravega-spark native plan 1 "
 _SPAN_DIGITS: Final = 10
 _OFFSET_DIGITS: Final = 20
 _LENGTH_DIGITS: Final = 10
-_COLUMNS: Final = {
-    "event": pa.binary(),
-    "scope": pa.string(),
-    "stream": pa.string(),
-    "segment_id": pa.int64(),
-    "offset": pa.int64(),
-}
-"""The columns that the jar makes: the others need more than the bytes of events."""
+_COLUMNS: Final = {name: kinds[0] for name, kinds in SOURCE_COLUMNS.items() if name != "ingest_time"}
+"""The columns that the jar makes, with their types; a time, as a text, needs more than the bytes of events."""
 
 
 def may_be_native(options: ReadOptions, schema: pa.Schema, gateway: StreamGateway) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pravega_common.runtime.grpc_forks import keep_grpc_out_of_forks
+from pravega_spark.jvm.jar import jar_path
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.streams import Streams
 from tests.support.cluster import running_cluster
@@ -50,6 +53,15 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePro
     """One set of services for all suites of the folder."""
     with running_cluster(tmp_path_factory.mktemp("services")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def jar() -> Path:
+    """The optional jar. Built if need be, which takes a JDK; Spark itself does with less."""
+    if shutil.which("javac") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no javac on the path or in JAVA_HOME")
+    subprocess.run([sys.executable, REPOSITORY / "jvm-shim" / "build"], check=True, capture_output=True)
+    return jar_path()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -29,15 +28,6 @@ from tests.support.eventually import eventually_blocking
 
 REPOSITORY = Path(__file__).parents[2]
 helper_end_max_s = 20.0
-
-
-@pytest.fixture(scope="module")
-def jar() -> Path:
-    """Built if need be, which takes a JDK; Spark itself does with less."""
-    if shutil.which("javac") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("no javac on the path or in JAVA_HOME")
-    subprocess.run([sys.executable, REPOSITORY / "jvm-shim" / "build"], check=True, capture_output=True)
-    return jar_path()
 
 
 def configuration(jar: Path, folder: Path, controller: str) -> dict[str, str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -16,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 import pravega_spark
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.jvm.jar import jar_path
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.controller.address import ControllerAddress
 from tests.spark.spark_child import ChildFailed, SparkChild
@@ -28,12 +24,9 @@ large_event_bytes = 8 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def child(services: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkChild]:
-    if shutil.which("javac") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("no javac on the path or in JAVA_HOME")
-    subprocess.run([sys.executable, REPOSITORY / "jvm-shim" / "build"], check=True, capture_output=True)
+def child(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkChild]:
     configuration = {
-        "spark.jars": str(jar_path()),
+        "spark.jars": str(jar),
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
