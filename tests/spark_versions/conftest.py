@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.spark.conftest import services, spark, streams
+from tests.spark.conftest import jar, services, spark, streams
 
-__all__ = ["services", "spark", "streams"]
+__all__ = ["jar", "services", "spark", "streams"]

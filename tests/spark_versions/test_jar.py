@@ -10,7 +10,6 @@ from pravega_spark.spark_version import spark_minor
 from tests.spark.spark_child import ChildFailed, SparkChild
 from tests.spark.test_jvm_shim import (
     child,
-    jar,
     scope,
     sql,
     test_another_spark_is_refused_and_its_other_formats_work,
@@ -23,7 +22,6 @@ from tests.spark.test_jvm_shim import (
 
 __all__ = [
     "child",
-    "jar",
     "scope",
     "test_another_spark_is_refused_and_its_other_formats_work",
     "test_building_again_does_nothing",

@@ -57,6 +57,42 @@ def has_reason(path: Path, line: int) -> bool:
     return "#" in lines[line - 1] or lines[line - 2].lstrip().startswith("#")
 
 
+@cache
+def modules_of_tests() -> dict[str, Path]:
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files_of_tests()}
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """Names that a module binds outside its classes and functions, and the modules beside an ``__init__``."""
+    found = {child.stem for child in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    waiting: list[ast.AST] = [tree_of(path)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+    return frozenset(found)
+
+
+def test_names_that_tests_import_from_each_other_are_there() -> None:
+    """Suites that run on other Sparks and Pythons import tests and fixtures of those that run here."""
+    wrong = [
+        f"{relative(path)}:{node.lineno}: {node.module} has no {alias.name}"
+        for path in files_of_tests()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and node.module in modules_of_tests()
+        for alias in node.names
+        if alias.name not in names_in(modules_of_tests()[node.module])
+    ]
+    assert not wrong
+
+
 def test_property_tests_have_no_limit_of_time() -> None:
     """Neither for an example, nor for making one: a busy machine is slow at both."""
     assert settings().deadline is None
