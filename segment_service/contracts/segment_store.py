@@ -156,7 +156,8 @@ class SegmentStore(Protocol):
         """Seal the source if it is open, append all of it to the target atomically, and let the source disappear.
 
         ``SegmentNotFound`` with the name of the missing one, ``SegmentSealed`` if the target is sealed,
-        ``SegmentTruncated`` if the source was truncated, ``BadAttributeUpdate`` against the target's attributes.
+        ``SegmentTruncated`` if the source was truncated, ``BadAttributeUpdate`` against the target's attributes,
+        ``UnsupportedOperation`` if the source is the segment of a table.
         """
         ...
 

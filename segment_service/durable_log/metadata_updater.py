@@ -19,6 +19,7 @@ from pravega_common.errors import (
     SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
+    UnsupportedOperation,
 )
 from pravega_common.invariants import check, unreachable
 from pravega_common.names import is_transient_segment
@@ -28,6 +29,8 @@ from segment_service.contracts.attributes import (
     EVENT_COUNT,
     MERGED_EVENT_COUNT,
     NULL_ATTRIBUTE_VALUE,
+    SEGMENT_TYPE,
+    TABLE_TYPES,
     AttributeId,
     AttributeUpdate,
     is_core,
@@ -419,6 +422,8 @@ class OperationMetadataUpdater:
                 raise SegmentNotFound(request.source)
             raise SegmentMerged(request.source, merged.target_length)
         source = self._whole(request.source)
+        if source.attribute(SEGMENT_TYPE) in TABLE_TYPES:
+            raise UnsupportedOperation(f"{request.source} is the segment of a table, which is merged into no other")
         if target.is_sealed:
             raise SegmentSealed(request.target, offset=target.length)
         if source.start_offset > 0:

@@ -277,6 +277,8 @@ class InMemorySegmentStore:
             if source not in self._segments and (merged := self._merged.get(source)) and merged[0] is into:
                 raise SegmentMerged(source, merged[1])
             taken = self._segment(source)
+            if taken.attributes.get(SEGMENT_TYPE) in TABLE_TYPES:
+                raise UnsupportedOperation(f"{source} is the segment of a table, which is merged into no other")
             if into.is_sealed:
                 raise SegmentSealed(target)
             if taken.start_offset:

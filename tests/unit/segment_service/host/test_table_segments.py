@@ -40,6 +40,7 @@ from tests.support.containers import ContainerKit
 from tests.support.wire_client import WireClient
 
 TABLE = "scope/table_kvtable/0.#epoch.0"
+STREAM = "scope/stream/0.#epoch.0"
 WRITER = b"w" * 16
 KEY = WireTableKey(b"key")
 
@@ -69,6 +70,22 @@ async def test_no_transient_segment_is_merged_into_a_table(any_server: WireServe
     await client.call(MergeSegments(4, TABLE, made.segment), OperationUnsupported)
     await client.call(MergeSegmentsBatch(5, TABLE, (made.segment,)), OperationUnsupported)
     await client.call(GetStreamSegmentInfo(6, made.segment), StreamSegmentInfo)
+    await client.close()
+
+
+async def test_no_table_is_merged_away(any_server: WireServer) -> None:
+    """It would be gone, with its entries among the events of a stream."""
+    client = await WireClient.connect(any_server.port)
+    await client.call(CreateSegment(1, STREAM, 0, 0), SegmentCreated)
+    await client.call(CreateTableSegment(2, TABLE), SegmentCreated)
+    put: Any = UpdateTableEntries(3, TABLE, "", (WireTableEntry(KEY, b"value"),))
+    await client.call(put, TableEntriesUpdated)
+    for request in (MergeSegments(4, STREAM, TABLE), MergeSegmentsBatch(4, STREAM, (TABLE,))):
+        assert (await client.call(request, OperationUnsupported)).request_id == 4, request
+    assert (await client.call(GetStreamSegmentInfo(5, STREAM), StreamSegmentInfo)).write_offset == 0
+    await client.call(put, TableEntriesUpdated)
+    read = await client.call(ReadTable(6, TABLE, "", (KEY,)), TableRead)
+    assert [bytes(entry.value) for entry in read.entries] == [b"value"]
     await client.close()
 
 
