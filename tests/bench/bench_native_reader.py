@@ -10,10 +10,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
-
-from pyspark.sql import DataFrame
 
 from pravega_spark.jvm.jar import jar_path
 from tests.bench import workload
@@ -22,10 +21,11 @@ from tests.bench.figures import Result
 from tests.bench.main import machine
 from tests.bench.rig import Rig, running_rig, say
 from tests.bench.tables import table
-from tests.bench.throughput import Job, Measured, Throughput, discard, told
+from tests.bench.throughput import Job, Measured, Throughput, told
 from tests.bench.watch import Observed
 
 NATIVE: Final = "native"
+_OPTION: Final = {"native_reader": "true"}
 
 
 def main() -> None:
@@ -34,8 +34,8 @@ def main() -> None:
     document = {"machine": machine(), "results": results}
     try:
         with running_rig("dir", with_kafka=args.kafka, jars=[jar_path()]) as rig:
-            for size_bytes in args.sizes:
-                results += _measure(rig, size_bytes, args.scale, args.runs)
+            for case, size_bytes in product(args.cases, args.sizes):
+                results += _measure(rig, case, size_bytes, args.scale, args.runs)
         say(tables(results))
     finally:  # A long run that fails has measured something too.
         text = json.dumps(document, indent=2)
@@ -44,17 +44,16 @@ def main() -> None:
         print(text)
 
 
-def _measure(rig: Rig, size_bytes: int, scale: float, runs: int) -> list[Result]:
+def _measure(rig: Rig, case: str, size_bytes: int, scale: float, runs: int) -> list[Result]:
     events = workload.events_per_run(size_bytes, scale)
     throughput = Throughput(rig, scale, runs)
-    target = throughput.filled(rig.ours, events, size_bytes)
     jobs: dict[str, Job] = {}
     for side in rig.sides:
-        jobs[side.name] = discard(side.read(rig.spark.read, throughput.filled(side, events, size_bytes), full=False))
+        jobs[side.name] = throughput.reading(case, side, events, size_bytes)
         if side is rig.ours:
-            jobs[NATIVE] = discard(native_frame(rig, target))
-    _check_same(rig, target)
-    found = {name: Measured("read", name, events, size_bytes) for name in jobs}
+            jobs[NATIVE] = throughput.reading(case, side, events, size_bytes, _OPTION)
+    _check_same(rig, throughput.filled(rig.ours, events, size_bytes))
+    found = {name: Measured(case, name, events, size_bytes) for name in jobs}
     for run in range(runs + 1):
         for name, job in jobs.items():
             rig.watch.settle()
@@ -68,13 +67,10 @@ def _measure(rig: Rig, size_bytes: int, scale: float, runs: int) -> list[Result]
     return [measured.as_json() for measured in found.values()]
 
 
-def native_frame(rig: Rig, target: str) -> DataFrame:
-    return rig.ours.read(rig.spark.read.option("native_reader", "true"), target, full=False)
-
-
 def _check_same(rig: Rig, target: str) -> None:
     """That both readers of ours give the same events, in whatever order."""
-    frames = {"ours": rig.ours.read(rig.spark.read, target, full=False), NATIVE: native_frame(rig, target)}
+    readers = {"ours": rig.spark.read, NATIVE: rig.spark.read.options(**_OPTION)}
+    frames = {name: rig.ours.read(reader, target, full=False) for name, reader in readers.items()}
     sums = {
         name: tuple(frame.selectExpr("count(*)", "sum(cast(xxhash64(event) as decimal(20, 0)))").first() or ())
         for name, frame in frames.items()
@@ -85,15 +81,18 @@ def _check_same(rig: Rig, target: str) -> None:
 
 def tables(results: Sequence[Result]) -> str:
     """Rates beside Kafka's, and CPU seconds a GB by process."""
-    kafka = {item["event_bytes"]: item["megabytes_per_second"] for item in results if item["side"] == "kafka"}
+    kafka = {
+        (item["case"], item["event_bytes"]): item["megabytes_per_second"] for item in results if item["side"] == "kafka"
+    }
     spent = [cpu_per_gigabyte(item) for item in results]
     names = sorted({name for one in spent for name in one} - {"all"})
     rows = [
         (
+            item["case"],
             item["side"],
             item["event_bytes"],
             item["megabytes_per_second"],
-            f"{item['megabytes_per_second'] / kafka[item['event_bytes']]:.2f}" if kafka else "",
+            f"{item['megabytes_per_second'] / kafka[item['case'], item['event_bytes']]:.2f}" if kafka else "",
             " ".join(map(str, item["seconds"])),
             max(item["other_cores"]),
             one["all"],
@@ -101,14 +100,25 @@ def tables(results: Sequence[Result]) -> str:
         )
         for item, one in zip(results, spent, strict=True)
     ]
-    head = ("reader", "bytes", "MB/s", "of Kafka", "seconds", "cores busy with something else", "CPU s/GB", *names)
-    return table("Batch reads (medians), CPU seconds a GB by process", head, rows)
+    head = (
+        "case",
+        "reader",
+        "bytes",
+        "MB/s",
+        "of Kafka",
+        "seconds",
+        "cores busy with something else",
+        "CPU s/GB",
+        *names,
+    )
+    return table("Reads (medians), CPU seconds a GB by process", head, rows)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_native_reader")
     add = parser.add_argument
     add("--sizes", type=lambda text: [int(item) for item in text.split(",")], default=[100, 1_000, 10_000])
+    add("--cases", type=lambda text: text.split(","), default=["read", "stream-read"], help="of read and stream-read")
     add("--runs", type=int, default=3, help="measured runs of each; medians are reported")
     add("--scale", type=float, default=1.0, help="share of the usual number of events")
     add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -106,7 +107,7 @@ class Throughput:
         if side is None:
             return self._ceiling(case, events, size_bytes), lambda: None
         if not case.endswith("write"):
-            return self._reading(case, side, events, size_bytes), lambda: None
+            return self.reading(case, side, events, size_bytes), lambda: None
         target = side.new_target(f"{case}-{size_bytes}")
         return self._writing(case, side, target, events, size_bytes), lambda: side.drop(target)
 
@@ -127,12 +128,15 @@ class Throughput:
         frame = side.rows(workload.as_files(self._rig.spark, self._rig.folder, events, size_bytes))
         return lambda: self._run_available(side.writer(frame.writeStream, target), events)
 
-    def _reading(self, case: str, side: Side, events: int, size_bytes: int) -> Job:
+    def reading(
+        self, case: str, side: Side, events: int, size_bytes: int, options: Mapping[str, str] = MappingProxyType({})
+    ) -> Job:
+        """The timed job of a case that reads, with these options beside those of the side."""
         full, target = case.endswith("-full"), self.filled(side, events, size_bytes)
         if case.startswith("stream-"):
-            frame = side.read(self._rig.spark.readStream, target, full=full)
+            frame = side.read(self._rig.spark.readStream.options(**options), target, full=full)
             return lambda: self._run_available(frame.writeStream.format("noop"), events)
-        return discard(side.read(self._rig.spark.read, target, full=full))
+        return discard(side.read(self._rig.spark.read.options(**options), target, full=full))
 
     def filled(self, side: Side, events: int, size_bytes: int) -> str:
         """A target with this many events, written once."""
