@@ -50,7 +50,7 @@ TLS_FOLDER: Final = "tls"
 """The folder of certificates in a data folder."""
 
 
-_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1"}
 """Where this machine reaches what listens on all of its addresses."""
 
 
@@ -205,6 +205,8 @@ class StandaloneOptions:
                 f"--hung-after-s {self.hung_after_s:g} is below {hung_after_s_min:g}: a busy service may be silent for"
                 " some seconds; 0 for never"
             )
+        if ":" in self.host:
+            raise ConfigurationError(f"--host {self.host}: give a host name or an IPv4 address, without port")
         if self.host in _LOOPBACK_OF and not self.published:
             raise ConfigurationError(
                 f"--host {self.host} listens on all addresses: name one that clients reach with --published"

@@ -71,6 +71,7 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
         ({"containers": 0}, r"--containers 0 is not in 1\.\.1024"),
         ({"segment_stores": 17}, r"--segment-stores 17 is not in 1\.\.16"),
         ({"controllers": 9}, r"--controllers 9 is not in 1\.\.8"),
+        ({"host": "::1"}, "--host ::1: give a host name or an IPv4 address, without port"),
         ({"host": "0.0.0.0"}, "--host 0.0.0.0 listens on all addresses: name one .* --published"),
         ({"host": "0.0.0.0", "published": "host:9090"}, "--published host:9090: give a host name"),
         ({"hung_after_s": 3}, "--hung-after-s 3 is below 15"),
