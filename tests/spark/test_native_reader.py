@@ -30,6 +30,8 @@ def child(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark
         "spark.jars": str(jar),
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
+        # With digits of its own, which nothing that Python reads may have.
+        "spark.driver.extraJavaOptions": "-Duser.language=ar -Duser.country=EG",
         "spark.sql.shuffle.partitions": "2",
     }
     environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}

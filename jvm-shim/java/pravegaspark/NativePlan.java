@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -49,7 +50,7 @@ record NativePlan(byte[] pickled, int numbersAt, List<Span> spans) implements Se
     /** The pickled partition, of which Python reads the spans from an index on, the first of them from an offset. */
     byte[] from(int span, long offset) {
         byte[] resumed = pickled.clone();
-        String numbers = String.format("%0" + SPAN_DIGITS + "d %0" + OFFSET_DIGITS + "d", span, offset);
+        String numbers = String.format(Locale.ROOT, "%0" + SPAN_DIGITS + "d %0" + OFFSET_DIGITS + "d", span, offset);
         System.arraycopy(numbers.getBytes(StandardCharsets.US_ASCII), 0, resumed, numbersAt, numbers.length());
         return resumed;
     }
