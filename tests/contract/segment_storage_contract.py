@@ -106,7 +106,7 @@ class SegmentStorageContract:
         assert caught.value.start_offset == 35
         assert await storage.read(7, 35, 10) == b"0000300000"
         assert await count(chunks, storage.layout.chunks) == 10
-        await storage.garbage.collect()
+        await collect_all(storage)
         assert await count(chunks, storage.layout.chunks) == 7
         await storage.truncate(7, 20)
         assert await storage.state(7) == StorageState(7, 35, 100, False)
@@ -114,7 +114,7 @@ class SegmentStorageContract:
         await storage.write(7, 100, [b"more"])
         assert await storage.state(7) == StorageState(7, 100, 104, False)
         assert await storage.read(7, 100, 4) == b"more"
-        await storage.garbage.collect()
+        await collect_all(storage)
         assert await count(chunks, storage.layout.chunks) == 1
 
     async def test_truncating_beyond_the_end_skips_bytes(self, storage: RollingStorage, chunks: ChunkStorage) -> None:
@@ -125,7 +125,7 @@ class SegmentStorageContract:
         assert await storage.state(8) == StorageState(8, 5, 5, False)
         await storage.write(7, 25, [b"abc"])
         assert await storage.read(7, 26, 2) == b"bc"
-        await storage.garbage.collect()
+        await collect_all(storage)
         assert await count(chunks, storage.layout.chunks) == 1
         await storage.seal(7)
         with pytest.raises(BadOffset):
@@ -141,12 +141,12 @@ class SegmentStorageContract:
         assert await storage.state(7) == StorageState(7, 0, 13, False)
         assert await storage.read(7, 0, 13) == b"target-000102"
         await storage.concat(7, 7, 8)
-        await storage.garbage.collect()
+        await collect_all(storage)
         await storage.write(7, 13, [b"!"])
         assert await storage.read(7, 5, 9) == b"t-000102!"
         assert await count(chunks, storage.layout.manifests_of(8)) == 0
         await storage.delete(7)
-        await storage.garbage.collect()
+        await collect_all(storage)
         assert await count(chunks, storage.layout.chunks) == 0
 
     async def test_concat_into_nothing_and_of_nothing(self, storage: RollingStorage) -> None:
@@ -231,7 +231,7 @@ class SegmentStorageContract:
             model += b"%d;" % number
         assert await storage.compactor.compact(7)
         assert await storage.read(7, 0, len(model)) == model
-        await storage.garbage.collect()
+        await collect_all(storage)
         assert await count(chunks, storage.layout.chunks) == 1
         assert not await storage.compactor.compact(7)
         await storage.write(7, len(model), [b"end"])

@@ -68,6 +68,8 @@ final class NativeReader implements PartitionReader<ColumnarBatch> {
         long offset = window == null ? reading.start() : window.consumedUpTo();
         LOG.info("Python reads {} from offset {} on: {}", reading.segment(), offset, error.toString());
         closeStore();
+        window = null;
+        rows = null;
         rest = new PythonColumns(python.createReader(partition.rest(span, offset)), schema);
     }
 
