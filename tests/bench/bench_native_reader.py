@@ -36,7 +36,7 @@ def main() -> None:
         with running_rig("dir", with_kafka=args.kafka, jars=[jar_path()]) as rig:
             for case, size_bytes in product(args.cases, args.sizes):
                 results += _measure(rig, case, size_bytes, args.scale, args.runs)
-        say(tables(results))
+        say(tables("Reads", results))
     finally:  # A long run that fails has measured something too.
         text = json.dumps(document, indent=2)
         if args.out:
@@ -79,7 +79,7 @@ def _check_same(rig: Rig, target: str) -> None:
         raise RuntimeError(f"the readers differ: {sums}")
 
 
-def tables(results: Sequence[Result]) -> str:
+def tables(what: str, results: Sequence[Result]) -> str:
     """Rates beside Kafka's, and CPU seconds a GB by process."""
     kafka = {
         (item["case"], item["event_bytes"]): item["megabytes_per_second"] for item in results if item["side"] == "kafka"
@@ -100,18 +100,8 @@ def tables(results: Sequence[Result]) -> str:
         )
         for item, one in zip(results, spent, strict=True)
     ]
-    head = (
-        "case",
-        "reader",
-        "bytes",
-        "MB/s",
-        "of Kafka",
-        "seconds",
-        "cores busy with something else",
-        "CPU s/GB",
-        *names,
-    )
-    return table("Reads (medians), CPU seconds a GB by process", head, rows)
+    head = ("case", "side", "bytes", "MB/s", "of Kafka", "seconds", "cores busy with something else", "CPU s/GB")
+    return table(f"{what} (medians), CPU seconds a GB by process", (*head, *names), rows)
 
 
 def _arguments() -> argparse.Namespace:

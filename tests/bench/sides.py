@@ -60,18 +60,18 @@ class PravegaSide:
         self.name = name
         self.address = controller
         self._trust = {"ca_file": ca_file} if ca_file else {}
-        self._client = StreamClient(controller, **self._trust)
+        self.client = StreamClient(controller, **self._trust)
         self._numbers = itertools.count()
 
     def new_target(self, kind: str, partitions: int = workload.partitions) -> str:
         stream = f"{kind}-{next(self._numbers)}"
-        self._client.controller.create_scope(SCOPE)
-        self._client.controller.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy.fixed(partitions)))
+        self.client.controller.create_scope(SCOPE)
+        self.client.controller.create_stream(SCOPE, stream, StreamConfiguration(ScalingPolicy.fixed(partitions)))
         return stream
 
     def drop(self, target: str) -> None:
-        self._client.controller.seal_stream(SCOPE, target)
-        self._client.controller.delete_stream(SCOPE, target)
+        self.client.controller.seal_stream(SCOPE, target)
+        self.client.controller.delete_stream(SCOPE, target)
 
     def rows(self, generated: DataFrame) -> DataFrame:
         return generated
@@ -96,7 +96,7 @@ class PravegaSide:
         return {int(segment): offset for segment, offset in end["streams"][f"{SCOPE}/{target}"].items()}
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
 
 def offset_json(offset: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Throughput:
         if not case.endswith("write"):
             return self.reading(case, side, events, size_bytes), lambda: None
         target = side.new_target(f"{case}-{size_bytes}")
-        return self._writing(case, side, target, events, size_bytes), lambda: side.drop(target)
+        return self.writing(case, side, target, events, size_bytes), lambda: side.drop(target)
 
     def _ceiling(self, case: str, events: int, size_bytes: int) -> Job:
         spark = self._rig.spark
@@ -121,7 +121,8 @@ class Throughput:
             return discard(frame)
         return lambda: frame.write.format("ceiling").mode("append").save()
 
-    def _writing(self, case: str, side: Side, target: str, events: int, size_bytes: int) -> Job:
+    def writing(self, case: str, side: Side, target: str, events: int, size_bytes: int) -> Job:
+        """The timed job of a case that writes, into a target of the side."""
         if case == "write":
             frame = side.rows(workload.generated(self._rig.spark, events, size_bytes))
             return lambda: side.writer(frame.write, target).mode("append").save()
