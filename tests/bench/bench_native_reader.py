@@ -9,20 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Final
 
 from pravega_spark.jvm.jar import jar_path
 from tests.bench import workload
-from tests.bench.comparison import cpu_per_gigabyte
+from tests.bench.comparison import beside_kafka
 from tests.bench.figures import Result
 from tests.bench.main import machine
 from tests.bench.rig import Rig, running_rig, say
-from tests.bench.tables import table
 from tests.bench.throughput import Job, Measured, Throughput, told
-from tests.bench.watch import Observed
 
 NATIVE: Final = "native"
 _OPTION: Final = {"native_reader": "true"}
@@ -36,7 +33,7 @@ def main() -> None:
         with running_rig("dir", with_kafka=args.kafka, jars=[jar_path()]) as rig:
             for case, size_bytes in product(args.cases, args.sizes):
                 results += _measure(rig, case, size_bytes, args.scale, args.runs)
-        say(tables("Reads", results))
+        say(beside_kafka("Reads", results))
     finally:  # A long run that fails has measured something too.
         text = json.dumps(document, indent=2)
         if args.out:
@@ -56,9 +53,7 @@ def _measure(rig: Rig, case: str, size_bytes: int, scale: float, runs: int) -> l
     found = {name: Measured(case, name, events, size_bytes) for name in jobs}
     for run in range(runs + 1):
         for name, job in jobs.items():
-            rig.watch.settle()
-            with Observed(rig.watch) as observed:
-                job()
+            observed = throughput.observed(job)
             if run:
                 found[name].add(observed, {})
     throughput.drop_filled()
@@ -77,31 +72,6 @@ def _check_same(rig: Rig, target: str) -> None:
     }
     if len(set(sums.values())) != 1:
         raise RuntimeError(f"the readers differ: {sums}")
-
-
-def tables(what: str, results: Sequence[Result]) -> str:
-    """Rates beside Kafka's, and CPU seconds a GB by process."""
-    kafka = {
-        (item["case"], item["event_bytes"]): item["megabytes_per_second"] for item in results if item["side"] == "kafka"
-    }
-    spent = [cpu_per_gigabyte(item) for item in results]
-    names = sorted({name for one in spent for name in one} - {"all"})
-    rows = [
-        (
-            item["case"],
-            item["side"],
-            item["event_bytes"],
-            item["megabytes_per_second"],
-            f"{item['megabytes_per_second'] / kafka[item['case'], item['event_bytes']]:.2f}" if kafka else "",
-            " ".join(map(str, item["seconds"])),
-            max(item["other_cores"]),
-            one["all"],
-            *(one.get(name, "") for name in names),
-        )
-        for item, one in zip(results, spent, strict=True)
-    ]
-    head = ("case", "side", "bytes", "MB/s", "of Kafka", "seconds", "cores busy with something else", "CPU s/GB")
-    return table(f"{what} (medians), CPU seconds a GB by process", (*head, *names), rows)
 
 
 def _arguments() -> argparse.Namespace:

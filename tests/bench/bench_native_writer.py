@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pravega_common.model.segments import SegmentRange
 from pravega_common.model.transactions import NewTransaction, TransactionState
-from pravega_common.names import segment_name, transaction_segment_name
+from pravega_common.names import transaction_segment_name
 from tests.bench import workload
-from tests.bench.bench_native_reader import tables
+from tests.bench.comparison import beside_kafka
 from tests.bench.figures import Result
 from tests.bench.main import machine
 from tests.bench.native_writer.jar import built_jar
@@ -43,7 +42,7 @@ def main() -> None:
         rig = stack.enter_context(running_rig("dir", with_kafka=args.kafka, jars=[jar]))
         for size_bytes in args.sizes:
             results += _measure(rig, size_bytes, args.scale, args.runs)
-    say(tables("Batch writes", results))
+    say(beside_kafka("Batch writes", results))
     print(json.dumps({"machine": machine(), "results": results}, indent=2))
 
 
@@ -68,9 +67,7 @@ def _run(rig: Rig, throughput: Throughput, name: str, events: int, size_bytes: i
     job: Job = partial(_write, rig, target, events, size_bytes)
     if not is_native:
         job = throughput.writing("write", side, target, events, size_bytes)
-    rig.watch.settle()
-    with Observed(rig.watch) as observed:
-        job()
+    observed = throughput.observed(job)
     if checks and is_native:
         _check(rig, target, events)
     side.drop(target)
@@ -81,7 +78,7 @@ def _write(rig: Rig, target: str, events: int, size_bytes: int) -> None:
     controller = rig.ours.client.controller
     begun = [controller.create_transaction(SCOPE, target, lease_ms) for _ in range(workload.partitions)]
     store = rig.cluster.ready()["segment_stores"][0]
-    options = {"tasks": "\n".join(_line(target, one) for one in begun), "port": store.rpartition(":")[2]}
+    options = {"tasks": "\n".join(_line(one) for one in begun), "port": store.rpartition(":")[2]}
     workload.generated(rig.spark, events, size_bytes).write.format(FORMAT).options(**options).mode("append").save()
     for one in begun:
         controller.commit_transaction(SCOPE, target, one.transaction_id)
@@ -94,12 +91,12 @@ def _is_committed(rig: Rig, target: str, one: NewTransaction) -> bool:
     return state is TransactionState.COMMITTED
 
 
-def _line(target: str, begun: NewTransaction) -> str:
-    def told_of(item: SegmentRange) -> str:
-        segment = segment_name(SCOPE, target, item.segment_id)
-        return f"{transaction_segment_name(segment, begun.transaction_id)} {item.key_high}"
-
-    return ";".join(told_of(item) for item in sorted(begun.segments, key=lambda item: item.key_low))
+def _line(begun: NewTransaction) -> str:
+    """The segments of one task, in the order of their keys."""
+    return ";".join(
+        f"{transaction_segment_name(item.name, begun.transaction_id)} {item.key_high}"
+        for item in sorted(begun.segments, key=lambda item: item.key_low)
+    )
 
 
 def _check(rig: Rig, target: str, events: int) -> None:

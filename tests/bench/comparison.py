@@ -66,6 +66,31 @@ def cpu_per_gigabyte(item: Result) -> dict[str, float]:
     return {name: round(value / gigabytes, 2) for name, value in spent.items()}
 
 
+def beside_kafka(what: str, results: Sequence[Result]) -> str:
+    """Rates beside Kafka's, and CPU seconds a GB by process."""
+    kafka = {
+        (item["case"], item["event_bytes"]): item["megabytes_per_second"] for item in results if item["side"] == "kafka"
+    }
+    spent = [cpu_per_gigabyte(item) for item in results]
+    names = sorted({name for one in spent for name in one} - {"all"})
+    rows = [
+        (
+            item["case"],
+            item["side"],
+            item["event_bytes"],
+            item["megabytes_per_second"],
+            f"{item['megabytes_per_second'] / kafka[item['case'], item['event_bytes']]:.2f}" if kafka else "",
+            " ".join(map(str, item["seconds"])),
+            max(item["other_cores"]),
+            one["all"],
+            *(one.get(name, "") for name in names),
+        )
+        for item, one in zip(results, spent, strict=True)
+    ]
+    head = ("case", "side", "bytes", "MB/s", "of Kafka", "seconds", "cores busy with something else", "CPU s/GB")
+    return table(f"{what} (medians), CPU seconds a GB by process", (*head, *names), rows)
+
+
 def _cpu_table(pairs: Iterable[tuple[Result, Result | None]]) -> str:
     items = [item for pair in pairs for item in pair if item]
     spent = [cpu_per_gigabyte(item) for item in items]

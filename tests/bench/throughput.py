@@ -95,10 +95,15 @@ class Throughput:
 
     def _run(self, case: str, side: Side | None, events: int, size_bytes: int) -> Observed:
         job, end = self.job(case, side, events, size_bytes)
+        observed = self.observed(job)
+        end()
+        return observed
+
+    def observed(self, job: Job) -> Observed:
+        """The cost of a job that begins when nothing is left of the one before."""
         self._rig.watch.settle()
         with Observed(self._rig.watch) as observed:
             job()
-        end()
         return observed
 
     def job(self, case: str, side: Side | None, events: int, size_bytes: int) -> tuple[Job, Callable[[], None]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
+from tests.tidy.test_imports import name_of
 from tests.tidy.test_tidy import ROOT, relative, tree_of
 
 TESTS = ROOT / "tests"
@@ -59,7 +60,7 @@ def has_reason(path: Path, line: int) -> bool:
 
 @cache
 def modules_of_tests() -> dict[str, Path]:
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in files_of_tests()}
+    return {name_of(path): path for path in files_of_tests()}
 
 
 @cache
