@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import certifi
 import structlog
 import urllib3
 from minio import Minio
+from minio.deleteobjects import DeleteError, DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -29,7 +30,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.s3_access import CredentialsMissing, S3Access
 
 T = TypeVar("T")
@@ -134,8 +135,8 @@ class MinioChunkStorage:
             for info in infos:
                 yield info
 
-    async def delete(self, name: str) -> None:
-        await self._read(name, lambda: self._client.remove_object(self._bucket, name))
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        return await self._calls.delete_all(names, self._delete_all)
 
     async def close(self) -> None:
         self._calls.close()
@@ -190,6 +191,29 @@ class MinioChunkStorage:
             self._bucket, name, io.BytesIO(body), len(body), part_size=max(len(body), part_bytes_min)
         )
 
+    def _delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        """Delete all in one request; a store that refuses such requests is asked for each."""
+
+        def delete() -> list[DeleteError] | None:
+            try:
+                return list(self._client.remove_objects(self._bucket, map(DeleteObject, names)))
+            except S3Error as error:
+                if _is_refused(error):
+                    return None
+                raise
+
+        failures = _mapped(f"{names[0]} and others", delete, UnknownOutcome)
+        if failures is None:
+            return each(names, self._delete)
+        failed: dict[str, PravegaError] = {}
+        for failure in failures:
+            error = Unavailable(f"chunk {failure.name}: {failure.code}")
+            failed |= dict.fromkeys([failure.name] if failure.name and failure.name in names else names, error)
+        return failed
+
+    def _delete(self, name: str) -> None:
+        _mapped(name, lambda: self._client.remove_object(self._bucket, name), UnknownOutcome)
+
     def _whole(self, name: str, offset: int, length: int) -> bytes:
         data = _mapped(name, lambda: self._get(name, offset, length), Unavailable)
         if len(data) != length:
@@ -216,8 +240,13 @@ def _status_of(error: S3Error) -> int:
     return int(getattr(error.response, "status", 500))
 
 
+def _is_refused(error: S3Error) -> bool:
+    """Whether the request did nothing: it is wrong, not allowed, or not known (501)."""
+    return 400 <= _status_of(error) < 500 or _status_of(error) == 501
+
+
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:
-    """Run it with the client's errors as ours. A refusal (4xx) did nothing; after anything else that reached the
+    """Run it with the client's errors as ours. A refusal did nothing; after anything else that reached the
     server the outcome is ``unclear``."""
     try:
         return function()
@@ -226,7 +255,7 @@ def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -
             raise SegmentNotFound(name) from error
         if error.code == "InvalidRange":
             raise DataCorruption(f"chunk {name} is shorter than it must be") from error
-        raise (Unavailable if 400 <= _status_of(error) < 500 else unclear)(f"chunk {name}: {error.code}") from error
+        raise (Unavailable if _is_refused(error) else unclear)(f"chunk {name}: {error.code}") from error
     except (NewConnectionError, ConnectTimeoutError) as error:
         raise Unavailable(f"chunk {name}: object storage cannot be reached: {error}") from error
     except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError) as error:
