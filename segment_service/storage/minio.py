@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import certifi
 import structlog
 import urllib3
-from minio import Minio
 from minio.deleteobjects import DeleteError, DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
@@ -31,6 +30,7 @@ from pravega_common.runtime.deadline import Deadline
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
+from segment_service.storage.checked_minio import CheckedMinio
 from segment_service.storage.s3_access import CredentialsMissing, S3Access
 
 T = TypeVar("T")
@@ -88,13 +88,15 @@ class MinioChunkStorage:
             cert_reqs="CERT_REQUIRED",
             ca_certs=access.ca_file or certifi.where(),
         )
-        self._client = Minio(
+        self._client = CheckedMinio(
             settings.endpoint,
             credentials=access.provider(),
             secure=settings.secure,
             region=settings.region,
             http_client=self._http,
         )
+        self._knows_checksums = False
+        """Whether the server holds a put against its CRC32C; else the client's own hash is sent with it."""
         self._log = structlog.get_logger(service="object-storage")
 
     async def start(self) -> None:
@@ -155,7 +157,7 @@ class MinioChunkStorage:
         try:
             if not self._client.bucket_exists(self._bucket):
                 self._make_bucket()
-            self._put(probe, b"probe")
+            self._knows_checksums = self._probe(probe, b"probe")
             self._client.remove_object(self._bucket, probe)
         except ValueError as error:
             raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
@@ -185,11 +187,28 @@ class MinioChunkStorage:
             if error.code not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
                 raise
 
+    def _probe(self, name: str, body: bytes) -> bool:
+        """Put an object as puts do; whether the server knows checksums."""
+        try:
+            return self._put_checked(name, body)
+        except S3Error as error:
+            if not _is_refused(error):
+                raise
+        self._put_hashed(name, body)
+        return False
+
     def _put(self, name: str, body: bytes) -> None:
-        """Put in one request, however long: without a part size the client makes several of more than 5 MiB."""
-        self._client.put_object(
-            self._bucket, name, io.BytesIO(body), len(body), part_size=max(len(body), part_bytes_min)
-        )
+        if not self._knows_checksums:
+            self._put_hashed(name, body)
+        elif not self._put_checked(name, body):
+            self._knows_checksums = False
+            raise UnknownOutcome(f"chunk {name}: the object storage stored it without looking at its checksum")
+
+    def _put_checked(self, name: str, body: bytes) -> bool:
+        return self._client.put_checked(self._bucket, name, body, _part_bytes(body))
+
+    def _put_hashed(self, name: str, body: bytes) -> None:
+        self._client.put_object(self._bucket, name, io.BytesIO(body), len(body), part_size=_part_bytes(body))
 
     def _delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
         """Delete all in one request; a store that refuses such requests is asked for each."""
@@ -230,6 +249,11 @@ class MinioChunkStorage:
 
     def _length(self, name: str) -> int:
         return int(self._client.stat_object(self._bucket, name).size or 0)
+
+
+def _part_bytes(body: bytes) -> int:
+    """One part, however long: without a size the client makes several of what has more than 5 MiB."""
+    return max(len(body), part_bytes_min)
 
 
 def _unchanged(data: bytes) -> bytes:
