@@ -232,14 +232,18 @@ class GarbageCollector(Service):
 
     async def _delete_in_order(self, groups: Sequence[_Group]) -> None:
         """Delete the names of each group in order, while any has one that may go: those that may, of all groups, at
-        once. A group of which a deletion failed waits; the first failure is raised at the end."""
+        once. A group of which a deletion failed waits, and all do when nothing can be deleted; the first failure is
+        raised at the end."""
         going, failure = list(groups), None
         while fronts := self._fronts(going):
-            failed = await self._chunks.delete_all(list(itertools.chain.from_iterable(names for _, names in fronts)))
+            wanted = dict.fromkeys(itertools.chain.from_iterable(names for _, names in fronts))
+            failed = await self._chunks.delete_all(list(wanted))
             failpoint(SOME_DELETED)
             for group, names in fronts:
                 self._take_off(group, names, failed)
             failure = failure or next(iter(failed.values()), None)
+            if len(failed) == len(wanted):
+                break
             stuck = {id(group) for group, names in fronts if not failed.keys().isdisjoint(names)}
             going = [group for group in going if group and id(group) not in stuck]
         if failure is not None:

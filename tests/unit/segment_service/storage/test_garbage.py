@@ -199,6 +199,19 @@ async def test_a_deletion_has_no_more_names_than_one_may(monkeypatch: pytest.Mon
     assert len(chunks.deletions) < 30
 
 
+async def test_a_store_that_deletes_nothing_is_asked_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer may take as long as a call may."""
+    monkeypatch.setattr(garbage, "names_per_deletion_max", 7)
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await filled(storage, chunks, range(10, 40))
+    chunks.fails_deletions = True
+    for rounds in (1, 2):
+        with pytest.raises(Unavailable):
+            await storage.garbage.collect()
+        assert (len(chunks.deletions), storage.garbage.waiting_names) == (rounds, 120)
+
+
 async def test_a_name_that_cannot_be_deleted_keeps_what_leads_to_it_and_nothing_else() -> None:
     chunks = Chunks()
     storage = await opened(chunks, 1)
