@@ -147,14 +147,6 @@ class MapObjects:
         finally:
             self.discard(unanswered)
 
-    def keep(self, file: RunFile, tail: Tail, blocks: Sequence[RunBlock]) -> None:
-        """Keep parts of a file that was just stored; without blocks nothing."""
-        name = self.file_name(file)
-        for block, (offset, length) in zip(blocks, tail.places, strict=False):
-            self._cache.add((name, offset), block, length)
-        if blocks:
-            self._cache.add((name, file.tail_offset), tail, file.length - file.tail_offset)
-
     def cached_tail(self, file: RunFile) -> Tail | None:
         return self._cache.tail((self.file_name(file), file.tail_offset))
 
@@ -165,9 +157,6 @@ class MapObjects:
         if found is None:
             found = await self._load(name, file.tail_offset, file.length - file.tail_offset, decode_tail)
         return found
-
-    def cached_block(self, file: RunFile, place: tuple[int, int]) -> RunBlock | None:
-        return self._cache.block((self.file_name(file), place[0]))
 
     async def block(self, file: RunFile, place: tuple[int, int]) -> RunBlock:
         """A block of the file, as its tail says where."""

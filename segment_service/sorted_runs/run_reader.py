@@ -118,12 +118,10 @@ class _Cursor:
         tail = await self._objects.tail(file)
         if self._is_behind(tail.first_keys[self._number]):
             return
-        place = tail.places[self._number]
         if self._ahead_bytes:
-            cached = self._objects.cached_block(file, place)
-            self._block = cached or await self._load_ahead(file, tail.places)
+            self._block = await self._load_ahead(file, tail.places)
         else:
-            self._block = await self._objects.block(file, place)
+            self._block = await self._objects.block(file, tail.places[self._number])
 
     def _is_behind(self, key: bytes) -> bool:
         return self._end is not None and key >= self._end

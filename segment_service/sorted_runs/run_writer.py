@@ -14,7 +14,6 @@ from segment_service.sorted_runs.key_filter import add_keys, empty_filter
 from segment_service.sorted_runs.map_manifest import Run, RunFile
 from segment_service.sorted_runs.map_objects import MapObjects
 from segment_service.sorted_runs.run_format import (
-    RunBlock,
     Tail,
     block_body,
     block_bytes,
@@ -29,11 +28,6 @@ FILE_STORED: Final = register("sorted_runs.file_stored")
 
 file_bytes_max: Final = 8 << 20
 """Bytes of the blocks of one file, but for a last entry that is larger than the rest of it."""
-
-
-kept_file_bytes_max: Final = 256 << 10
-"""Bytes of the blocks of a file that is small: it stays in the cache when it was written, since the next merge takes it
-in. Reading a dozen of them again costs more than all that the merge does with them."""
 
 
 class RunWriter:
@@ -82,9 +76,7 @@ class RunWriter:
         if not file.blocks:
             return
         await file.prepare(self._slices)
-        stored = await self._objects.put_file(file.encode_as)
-        self.files.append(stored)
-        self._objects.keep(stored, file.tail, file.small_blocks)
+        self.files.append(await self._objects.put_file(file.encode_as))
         failpoint(FILE_STORED)
 
 
@@ -94,28 +86,21 @@ class _FileEncoder:
     def __init__(self) -> None:
         self.blocks: list[tuple[bytes, int]] = []
         """The body of each block, with its plain checksum."""
-        self.small_blocks: list[RunBlock] = []
-        """All blocks of a small file; empty for a larger one."""
+        self.first_keys: list[bytes] = []
         self.bytes = 0
-        self.tail = Tail([], [], 0, 0, b"")
-        """What ``prepare`` makes."""
         self._keys: list[list[bytes]] = []
-        self._places: list[tuple[int, int]] = []
+        self._filter = b""
         self._entries = 0
         self._tombstones = 0
 
     def add(self, keys: list[bytes], values: list[bytes | None]) -> None:
         body = block_body(keys, values)
-        self._places.append((self.bytes + checksum_bytes * len(self.blocks), len(body) + checksum_bytes))
         self.blocks.append((body, crc32c(body)))
+        self.first_keys.append(keys[0])
         self.bytes += len(body)
         self._keys.append(keys)
         self._entries += len(keys)
         self._tombstones += values.count(None)
-        if self.bytes <= kept_file_bytes_max:
-            self.small_blocks.append(RunBlock(keys, values))
-        else:
-            self.small_blocks.clear()
 
     async def prepare(self, slices: TimeSlices) -> None:
         """Do what does not depend on the name."""
@@ -123,15 +108,18 @@ class _FileEncoder:
         for keys in self._keys:
             add_keys(bits, keys)
             await slices.step()
-        first_keys = [keys[0] for keys in self._keys]
-        self.tail = Tail(first_keys, self._places, self._entries, self._tombstones, bytes(bits))
+        self._filter = bytes(bits)
 
     def encode_as(self, name: str) -> tuple[list[bytes], RunFile]:
         buffers: list[bytes] = []
-        for (body, checksum), (offset, _) in zip(self.blocks, self._places, strict=True):
+        places: list[tuple[int, int]] = []
+        offset = 0
+        for body, checksum in self.blocks:
             buffers += (body, block_checksum(checksum, name, offset))
-        end = sum(self._places[-1])
-        buffers.append(encode_tail(self.tail, name, end))
-        length = end + len(buffers[-1])
-        file = RunFile(0, 0, length, end, self._entries, self._tombstones, self._keys[0][0], self._keys[-1][-1])
+            places.append((offset, len(body) + checksum_bytes))
+            offset += places[-1][1]
+        tail = Tail(self.first_keys, places, self._entries, self._tombstones, self._filter)
+        buffers.append(encode_tail(tail, name, offset))
+        length = offset + len(buffers[-1])
+        file = RunFile(0, 0, length, offset, self._entries, self._tombstones, self.first_keys[0], self._keys[-1][-1])
         return buffers, file

@@ -12,7 +12,6 @@ from segment_service.contracts.segment_storage import Barrier
 from segment_service.sorted_runs.map_manifest import Run, RunFile
 from segment_service.sorted_runs.merging import runs_max, runs_to_merge
 from segment_service.sorted_runs.run_reader import look_up
-from segment_service.sorted_runs.run_writer import kept_file_bytes_max
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -48,14 +47,6 @@ def test_a_byte_is_rewritten_a_logarithmic_number_of_times() -> None:
     assert written <= 10_000 * 15
 
 
-class CountingChunks(InMemoryChunkStorage):
-    gets = 0
-
-    async def get(self, name: str, offset: int, length: int) -> bytes:
-        self.gets += 1
-        return await super().get(name, offset, length)
-
-
 async def opened(
     chunks: InMemoryChunkStorage, epoch: int, barrier: Barrier = nothing
 ) -> tuple[RollingStorage, SortedRunMaps, SortedRunMap]:
@@ -88,12 +79,6 @@ async def test_a_flush_hashes_no_file_of_the_runs_that_stay(monkeypatch: pytest.
     assert not things.can_merge
     assert sum(things.run_lengths) > 10_000
     assert len(hashed) <= 5, "a flush costs as much as the map has files"
-
-
-def forget(maps: SortedRunMaps) -> None:
-    """Drop what is in memory of all runs."""
-    maps.cache._parts.clear()  # private: a budget drops them when others come
-    maps.cache.bytes_used = 0
 
 
 def files(chunks: InMemoryChunkStorage) -> list[str]:
@@ -146,31 +131,9 @@ async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
         asked.append(runs)
         return await look_up(things._objects, runs, b"2")  # private: as ``get`` does
 
-    forget(maps)
+    maps.cache._parts.clear()  # private: nothing of the old runs is in memory
     assert await things._read(look_up_late) == b"x"
     assert [len(runs) for runs in asked] == [4, 1]
-
-
-@pytest.mark.parametrize("are_forgotten", [False, True])
-async def test_a_merge_reads_no_small_run_that_was_just_written(are_forgotten: bool) -> None:
-    chunks = CountingChunks()
-    _, maps, things = await opened(chunks, 1)
-    entries = {b"%05d" % number: b"x" * 100 for number in range(500)}
-    for part in range(5):  # of some blocks each
-        await things.flush(dict(list(entries.items())[part::5]), STAMP)
-    if are_forgotten:
-        forget(maps)
-    await maps.merge_waiting()
-    assert chunks.gets == (10 if are_forgotten else 0), "the tail of each, and its blocks at once"
-    assert len(things.run_lengths) == 1
-    forget(maps)
-    assert dict(await things.scan(b"\0", 1_000)) == entries
-
-
-async def test_a_large_run_leaves_the_cache_to_what_is_read() -> None:
-    _, maps, things = await opened(InMemoryChunkStorage(), 1)
-    await things.flush({b"%05d" % number: b"x" * 1_000 for number in range(2 * kept_file_bytes_max // 1_000)}, STAMP)
-    assert len(maps.cache) == 0
 
 
 async def test_a_missing_file_is_named() -> None:
@@ -192,10 +155,8 @@ async def test_an_owner_whose_map_a_later_one_removed_is_fenced_and_reports_no_d
             raise Fenced("epoch 2 took over")
 
     is_superseded = False
-    _, maps, things = await opened(chunks, 1, barrier)
+    _, _, things = await opened(chunks, 1, barrier)
     await things.flush({b"a": b"1"}, STAMP)
-    maps.cache.bytes_max = 0  # what was read is not kept either
-    forget(maps)
     is_superseded = True
     storage, _, later = await opened(chunks, 2)
     await later.remove_all()
@@ -231,10 +192,9 @@ async def test_a_damaged_file_is_named_and_a_flipped_bit_on_the_way_is_read_agai
 
 async def test_a_zombie_whose_runs_are_gone_is_fenced_and_mixes_nothing() -> None:
     chunks = InMemoryChunkStorage()
-    _, its_maps, zombie = await opened(chunks, 1)
+    _, _, zombie = await opened(chunks, 1)
     for number in range(4):
         await zombie.flush({b"%d" % number: b"old"}, STAMP)
-    forget(its_maps)
     storage, maps, owner = await opened(chunks, 2)
     await owner.flush({b"0": b"new"}, STAMP)
     await maps.merge_waiting()
