@@ -13,7 +13,7 @@ from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNot
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
-from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.chunk_storage import ChunkStorage, names_per_deletion_max
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.contracts.table_maps import segment_of_attribute_map, segment_of_table_map
 from segment_service.maintenance.backup_files import ContainerInBackup, log_path
@@ -286,9 +286,10 @@ class ContainerBackup:
 
     async def _keep_only(self, prefix: str, live: set[str]) -> None:
         """Remove what was copied of an earlier state: it must not count when the newer one is gone."""
-        for name in [info.name async for info in self._copies.list(prefix)]:
-            if name not in live:
-                await self._copies.delete(name)
+        replaced = [info.name async for info in self._copies.list(prefix) if info.name not in live]
+        for first in range(0, len(replaced), names_per_deletion_max):
+            for error in (await self._copies.delete_all(replaced[first : first + names_per_deletion_max])).values():
+                raise error
 
     async def _copy_damaged(self, segment_id: int) -> None:
         """Copy what is left of a segment, so that it is quarantined in the copy as it is in the store."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final, NoReturn, TypeVar
 
-from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
+from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, Unavailable
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
@@ -68,8 +68,8 @@ class SharedObjectsReader:
     async def put(self, name: str, data: Sequence[Buffer]) -> None:
         unreachable("a reader of Tier 2 writes", name=name)
 
-    async def delete(self, name: str) -> None:
-        unreachable("a reader of Tier 2 deletes", name=name)
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        unreachable("a reader of Tier 2 deletes", names=names)
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
         if not await self._is_entry(name):

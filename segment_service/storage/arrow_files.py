@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,19 @@ import structlog
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
-from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    ConfigurationError,
+    DataCorruption,
+    PravegaError,
+    SegmentNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_file, sync_folder
 
 T = TypeVar("T")
@@ -95,8 +102,8 @@ class ArrowChunkStorage:
             else:
                 yield ChunkInfo(entry.name, entry.length)
 
-    async def delete(self, name: str) -> None:
-        await self._calls.run(lambda: self._delete(name), overdue=UnknownOutcome)
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        return await self._calls.delete_all(names, lambda some: each(some, self._delete))
 
     async def close(self) -> None:
         self._calls.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from pravega_common.errors import PravegaError, Unavailable
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
+from segment_service.contracts.chunk_storage import check_deletion
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -54,6 +55,16 @@ class BlockingCalls:
         finally:
             timer.cancel()
 
+    async def delete_all(
+        self, names: Sequence[str], function: Callable[[Sequence[str]], Mapping[str, PravegaError]]
+    ) -> Mapping[str, PravegaError]:
+        """``ChunkStorage.delete_all`` by a function that may also fail as a whole."""
+        check_deletion(names)
+        try:
+            return await self.run(lambda: function(names), overdue=UnknownOutcome)
+        except PravegaError as error:
+            return dict.fromkeys(names, error)
+
     def close(self) -> None:
         """Start nothing more; functions that run end by their own time limits."""
         self._pool.shutdown(wait=False)
@@ -91,3 +102,14 @@ class BlockingCalls:
     def _give_up(self, answer: asyncio.Future[T], overdue: type[PravegaError]) -> None:
         if not answer.done():
             answer.set_exception(overdue(f"{self._name}: no answer within {self._call_time_max_s:g} s"))
+
+
+def each(names: Sequence[str], delete: Callable[[str], object]) -> dict[str, PravegaError]:
+    """Delete one after the other; the errors of those that fail."""
+    failed: dict[str, PravegaError] = {}
+    for name in names:
+        try:
+            delete(name)
+        except PravegaError as error:
+            failed[name] = error
+    return failed

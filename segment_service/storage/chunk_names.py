@@ -162,6 +162,10 @@ class Layout:
         """Whether this is a chunk, which leads to no other object."""
         return name.startswith(self.chunks)
 
+    def is_map_file(self, name: str) -> bool:
+        """Whether this is a file of a sorted map, which leads to no other object."""
+        return name.startswith(self.maps) and name.rpartition("/")[0].endswith("/r")
+
     def is_tombstone(self, name: str) -> bool:
         """Whether this is the manifest of a segment that is gone."""
         return name.startswith(self.manifests) and self.parse_manifest(name).kind is ManifestKind.TOMBSTONE

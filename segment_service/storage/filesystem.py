@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from pravega_common.errors import ConfigurationError, DataCorruption, SegmentNotFound, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    ConfigurationError,
+    DataCorruption,
+    PravegaError,
+    SegmentNotFound,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.file_writer import FileWriter
 from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_folder
 
@@ -78,8 +85,8 @@ class FilesystemChunkStorage:
             for info in infos:
                 yield info
 
-    async def delete(self, name: str) -> None:
-        await self._calls.run(lambda: self._delete(name), overdue=UnknownOutcome)
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        return await self._calls.delete_all(names, lambda some: each(some, self._delete))
 
     async def close(self) -> None:
         self._calls.close()

@@ -13,37 +13,32 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from pravega_common.errors import Fenced, PravegaError
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.joined import all_ended
 from pravega_common.services.base import Service
-from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.contracts.chunk_storage import ChunkStorage, names_per_deletion_max
 from segment_service.contracts.segment_storage import Barrier
 from segment_service.storage.chunk_names import Layout
 
 BARRIER_PASSED = register("storage.garbage.barrier_passed")
-ONE_DELETED = register("storage.garbage.one_deleted")
+SOME_DELETED = register("storage.garbage.some_deleted")
 
 waiting_names_max = 200_000
 """Names that wait for deletion. While there are as many, no more are taken: they are left for the sweep of the next
 epoch. The names of one change may be more than that, and are taken together, or no sweep would ever delete them."""
 
 names_per_barrier_max = 1_000
-"""Names deleted after one barrier."""
+"""Names deleted after one barrier, but for the last group, which is taken as a whole."""
 
 gathering_time_s = 1.0
 """How long names are gathered before a barrier is asked for them."""
 
 retry_delay_max_s = 30.0
 """Longest wait after a failed round."""
-
-groups_at_once_max = 4
-"""Groups deleted at the same time."""
-
 
 Settle = Callable[[], Awaitable[bool]]
 """Makes what was deleted before durable. Whether that counts only if there was no later owner yet, which a barrier
@@ -68,8 +63,10 @@ def never(name: str) -> bool:
 
 
 class _Group(deque[str]):
-    """Names that are deleted in order."""
+    """Names that are deleted in order, but for neighbours that lead nowhere."""
 
+    is_ordered = True
+    """Whether a name may lead to those in front of it."""
     must_settle = False
     """Whether its next name waits until what was deleted before it is gone for good."""
     is_late = False
@@ -143,6 +140,7 @@ class GarbageCollector(Service):
         """As ``discard``, in any order, of what a look into the chunk storage found. Looks that come faster than
         deletions find the same names: those that wait of earlier looks are not taken again."""
         group = _Group()
+        group.is_ordered = False
         for name in names:
             if self._stays(name):
                 self._kept.add(_folder_of(name))
@@ -206,11 +204,11 @@ class GarbageCollector(Service):
         left: list[_Group] = []
         try:
             while groups or waiting:
-                some = list(itertools.takewhile(lambda group: not group.must_settle, groups[:groups_at_once_max]))
+                some = list(itertools.takewhile(lambda group: not group.must_settle, groups))
                 if some:
                     del groups[: len(some)]
                     waiting += some
-                    await all_ended(self._delete_in_order(group) for group in some)
+                    await self._delete_in_order(some)
                     waiting[-len(some) :] = (group for group in some if group and group.must_settle)
                     left += (group for group in some if group and not group.must_settle)
                 elif left:  # until the next round, and with them what goes last
@@ -232,26 +230,81 @@ class GarbageCollector(Service):
         for group in groups:
             group.must_settle = group.is_late = False
 
-    async def _delete_in_order(self, names: _Group) -> None:
-        while names and not names.must_settle:
-            name = names[0]
-            if self._must_stay(names, name):
-                self._drop(names.popleft(), is_noted=names.dropped_before is not None)
-                continue
-            if not self._may_go(names, name):
+    async def _delete_in_order(self, groups: Sequence[_Group]) -> None:
+        """Delete the names of each group in order, while any has one that may go: those that may, of all groups, at
+        once. A group of which a deletion failed waits, and all do when nothing can be deleted; the first failure is
+        raised at the end."""
+        going, failure = list(groups), None
+        while fronts := self._fronts(going):
+            wanted = dict.fromkeys(itertools.chain.from_iterable(names for _, names in fronts))
+            failed = await self._chunks.delete_all(list(wanted))
+            failpoint(SOME_DELETED)
+            for group, names in fronts:
+                self._take_off(group, names, failed)
+            failure = failure or next(iter(failed.values()), None)
+            if len(failed) == len(wanted):
+                break
+            stuck = {id(group) for group, names in fronts if not failed.keys().isdisjoint(names)}
+            going = [group for group in going if group and id(group) not in stuck]
+        if failure is not None:
+            raise failure
+
+    def _fronts(self, groups: Iterable[_Group]) -> list[tuple[_Group, list[str]]]:
+        """The groups with names that may go now, and those names: as many as one deletion takes."""
+        fronts: list[tuple[_Group, list[str]]] = []
+        room = names_per_deletion_max
+        for group in groups:
+            names = self._front(group, room)
+            if names:
+                fronts.append((group, names))
+                room -= len(names)
+            if not room:
+                break
+        return fronts
+
+    def _front(self, group: _Group, count_max: int) -> list[str]:
+        """The first names of a group that may go at the same time; those before them that stay are taken off."""
+        while group and not group.must_settle and self._must_stay(group, group[0]):
+            self._drop(group.popleft(), is_noted=group.dropped_before is not None)
+        if not group or group.must_settle or not self._may_go(group, group[0]):
+            return []
+        is_late, others = self._is_late(group[0]), itertools.islice(group, 1, count_max)
+        if not self._leads_nowhere(group, group[0]):
+            return [group[0]]
+        return [
+            group[0],
+            *itertools.takewhile(
+                lambda name: (
+                    self._leads_nowhere(group, name) and self._is_late(name) == is_late and not self._stays(name)
+                ),
+                others,
+            ),
+        ]
+
+    def _leads_nowhere(self, group: _Group, name: str) -> bool:
+        """Whether the names behind this one in its group need not wait for it."""
+        if group.is_ordered:
+            return self._layout.is_chunk(name) or self._layout.is_map_file(name)
+        return not self._layout.is_tombstone(name)
+
+    def _take_off(self, group: _Group, names: Sequence[str], failed: Mapping[str, PravegaError]) -> None:
+        """Take those off that are gone, up to the first of which that is not known."""
+        for name in names:
+            if name in failed:
                 return
-            await self._chunks.delete(name)
-            names.popleft()
-            if self._is_late(name) and name in self._found.get(_folder_of(name), ()):
-                self._found_late.add(name)
-            else:
-                self._forget_found(name)
-            self._waiting -= 1
-            self.deleted_names += 1
-            failpoint(ONE_DELETED)
-            names.is_late = names.is_late or self._is_late(name)
-            # A later owner that still sees the first ones must find what leads it to them.
-            names.must_settle = names.is_late and bool(names) and not self._is_late(names[0])
+            self._note_deleted(group, name)
+
+    def _note_deleted(self, group: _Group, name: str) -> None:
+        check(group.popleft() == name, "names of a group were deleted out of order", name=name)
+        if self._is_late(name) and name in self._found.get(_folder_of(name), ()):
+            self._found_late.add(name)
+        else:
+            self._forget_found(name)
+        self._waiting -= 1
+        self.deleted_names += 1
+        group.is_late = group.is_late or self._is_late(name)
+        # A later owner that still sees the first ones must find what leads it to them.
+        group.must_settle = group.is_late and bool(group) and not self._is_late(group[0])
 
     def _must_stay(self, group: _Group, name: str) -> bool:
         """Whether the next name of a group stays: it cannot be deleted, or leads to one that stays."""

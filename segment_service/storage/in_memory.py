@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pravega_common.errors import DataCorruption, SegmentNotFound
+from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound
 from pravega_common.invariants import check
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.contracts.chunk_storage import ChunkInfo, check_deletion
 
 T = TypeVar("T")
 
@@ -51,9 +51,12 @@ class InMemoryChunkStorage:
         for info in found:
             yield info
 
-    async def delete(self, name: str) -> None:
-        if self.objects.pop(name, None) is not None:
-            self._names.pop(bisect.bisect_left(self._names, name))
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        check_deletion(names)
+        for name in names:
+            if self.objects.pop(name, None) is not None:
+                self._names.pop(bisect.bisect_left(self._names, name))
+        return {}
 
     async def close(self) -> None:
         """The objects stay."""

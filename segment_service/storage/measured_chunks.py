@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -77,9 +77,17 @@ class MeasuredChunkStorage:
             is_first = False
             yield found
 
-    async def delete(self, name: str) -> None:
-        with self._measured("delete"):
-            await self._inner.delete(name)
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        """One call; it failed if a name is left, and the store fails if none is gone."""
+        began_s = self._clock.monotonic_s()
+        failed = await self._inner.delete_all(names)
+        self.ended_s = self._clock.monotonic_s()
+        if failed:
+            self._failed("delete", began_s, next(iter(failed.values())))
+        if len(failed) < len(names):
+            self._failing_since_s = None
+            self.latencies["delete"].note(self.ended_s - began_s)
+        return failed
 
     async def close(self) -> None:
         await self._inner.close()

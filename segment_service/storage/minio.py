@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import certifi
 import structlog
 import urllib3
+from minio.deleteobjects import DeleteError, DeleteObject
 from minio.error import InvalidResponseError, MinioException, S3Error, ServerError
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
@@ -28,7 +29,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
-from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, threads_max_default
+from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.checked_minio import CheckedMinio
 from segment_service.storage.s3_access import CredentialsMissing, S3Access
 
@@ -136,8 +137,8 @@ class MinioChunkStorage:
             for info in infos:
                 yield info
 
-    async def delete(self, name: str) -> None:
-        await self._read(name, lambda: self._client.remove_object(self._bucket, name))
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        return await self._calls.delete_all(names, self._delete_all)
 
     async def close(self) -> None:
         self._calls.close()
@@ -208,6 +209,29 @@ class MinioChunkStorage:
 
     def _put_hashed(self, name: str, body: bytes) -> None:
         self._client.put_object(self._bucket, name, io.BytesIO(body), len(body), part_size=_part_bytes(body))
+
+    def _delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        """Delete all in one request; a store that refuses such requests is asked for each."""
+
+        def delete() -> list[DeleteError] | None:
+            try:
+                return list(self._client.remove_objects(self._bucket, map(DeleteObject, names)))
+            except S3Error as error:
+                if _is_refused(error):
+                    return None
+                raise
+
+        failures = _mapped(f"{names[0]} and others", delete, UnknownOutcome)
+        if failures is None:
+            return each(names, self._delete)
+        failed: dict[str, PravegaError] = {}
+        for failure in failures:
+            error = Unavailable(f"chunk {failure.name}: {failure.code}")
+            failed |= dict.fromkeys([failure.name] if failure.name and failure.name in names else names, error)
+        return failed
+
+    def _delete(self, name: str) -> None:
+        _mapped(name, lambda: self._client.remove_object(self._bucket, name), UnknownOutcome)
 
     def _whole(self, name: str, offset: int, length: int) -> bytes:
         data = _mapped(name, lambda: self._get(name, offset, length), Unavailable)

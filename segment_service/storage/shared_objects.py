@@ -15,7 +15,7 @@ import itertools
 import math
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
@@ -225,11 +225,17 @@ class SharedObjects:
         async for info in by_name(self._entries(prefix), self._chunks.list(prefix)):
             yield info
 
-    async def delete(self, name: str) -> None:
-        if not self.is_entry(name):
-            await self._chunks.delete(name)
-        elif not self._is_damaged:
-            await self._remove(entry_key(self._layout, name))
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        entries = dict.fromkeys(filter(self.is_entry, names))
+        failed = dict[str, PravegaError]()
+        if not self._is_damaged:
+            for name in entries:
+                try:
+                    await self._remove(entry_key(self._layout, name))
+                except PravegaError as error:
+                    failed[name] = error
+        objects = [name for name in names if name not in entries]
+        return {**failed, **await self._chunks.delete_all(objects)} if objects else failed
 
     async def settle(self) -> bool:
         """Return once the removals of all objects that were deleted are durable. Whether there may have been some: a

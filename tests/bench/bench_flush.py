@@ -73,7 +73,7 @@ async def measure(url: str, load: str, *, shares_objects: bool) -> dict[str, obj
     flushed = sum(segment.storage_length for segment in container.metadata.segments.values())
     await container.stop()
     async for info in inner.list(""):
-        await inner.delete(info.name)
+        await inner.delete_all([info.name])
     await inner.close()
     rates = {f"{kind}_puts_per_s": round(puts[kind] / taken, 1) for kind in kinds.values()}
     return {

@@ -15,14 +15,14 @@ import json
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import structlog
 import uvloop
 from sortedcontainers import SortedDict
 
-from pravega_common.errors import SegmentNotFound
+from pravega_common.errors import PravegaError, SegmentNotFound
 from segment_service.__main__ import collector_thresholds
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
@@ -77,9 +77,11 @@ class RemoteTier2:
         for name in list(self._objects.irange(prefix, prefix + "\x7f")):
             yield ChunkInfo(name, len(self._objects[name]))
 
-    async def delete(self, name: str) -> None:
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
         await asyncio.sleep(call_s)
-        self._objects.pop(name, None)
+        for name in names:
+            self._objects.pop(name, None)
+        return {}
 
     async def close(self) -> None:
         pass

@@ -9,7 +9,8 @@ import zlib
 import pytest
 
 from pravega_common.errors import DataCorruption, SegmentNotFound
-from segment_service.contracts.chunk_storage import ChunkStorage
+from pravega_common.invariants import InvariantViolation
+from segment_service.contracts.chunk_storage import ChunkStorage, names_per_deletion_max
 
 
 async def names(storage: ChunkStorage, prefix: str) -> list[str]:
@@ -89,12 +90,11 @@ class ChunkStorageContract:
             await asyncio.gather(*(storage.put(name, [b"x"]) for name in wanted[first : first + 50]))
         assert await names(storage, "many/") == wanted
 
-    async def test_delete_is_idempotent_and_final(self, storage: ChunkStorage) -> None:
+    async def test_a_deletion_is_idempotent_and_final(self, storage: ChunkStorage) -> None:
         await storage.put("c1/d/1", [b"one"])
         await storage.put("c1/d/2", [b"two"])
-        await storage.delete("c1/d/1")
-        await storage.delete("c1/d/1")
-        await storage.delete("never/there")
+        assert await storage.delete_all(["c1/d/1"]) == {}
+        assert await storage.delete_all(["c1/d/1", "never/there"]) == {}
         with pytest.raises(SegmentNotFound):
             await storage.get("c1/d/1", 0, 1)
         assert await names(storage, "c1/") == ["c1/d/2"]
@@ -104,8 +104,20 @@ class ChunkStorageContract:
         await asyncio.gather(*(storage.put(name, [body]) for name, body in bodies.items()))
         got = await asyncio.gather(*(storage.get(name, 0, 5_000) for name in bodies))
         assert list(got) == list(bodies.values())
-        await asyncio.gather(*(storage.delete(name) for name in bodies))
+        await asyncio.gather(*(storage.delete_all([name]) for name in bodies))
         assert await names(storage, "p/") == []
+
+    async def test_a_deletion_takes_many_names_and_leaves_the_others(self, storage: ChunkStorage) -> None:
+        wanted = [f"p/{number % 5}/{number:03d}" for number in range(names_per_deletion_max + 3)]
+        for first in range(0, len(wanted), 50):
+            await asyncio.gather(*(storage.put(name, [b"x"]) for name in wanted[first : first + 50]))
+        assert await storage.delete_all(wanted[3:]) == {}
+        assert await names(storage, "p/") == wanted[:3]
+
+    @pytest.mark.parametrize("count", [0, names_per_deletion_max + 1])
+    async def test_a_deletion_has_a_limit(self, storage: ChunkStorage, count: int) -> None:
+        with pytest.raises(InvariantViolation, match="names in one deletion"):
+            await storage.delete_all([str(number) for number in range(count)])
 
     async def test_sixteen_mebibytes_in_one_put(self, storage: ChunkStorage) -> None:
         piece = random.Random(4).randbytes(1 << 20)

@@ -61,6 +61,17 @@ class TestMeasured(ChunkStorageContract):
         }
         assert (storage.put_bytes, storage.got_bytes, dict(storage.failures)) == (3, 2, {})
 
+    async def test_a_deletion_that_leaves_names_is_a_failure_of_a_store_that_answers(self) -> None:
+        inner = FaultyChunkStorage(InMemoryChunkStorage(), random.Random(1), SystemClock(), FaultRates(unavailable=0.5))
+        storage = MeasuredChunkStorage(inner, SystemClock())
+        failed = await storage.delete_all([str(number) for number in range(100)])
+        assert 20 < len(failed) < 80
+        assert (storage.failures["delete"], storage.failing_s) == (1, 0)
+        inner.stop()
+        assert len(await storage.delete_all(["a", "b"])) == 2
+        assert storage.failures["delete"] == 2
+        assert storage.failing_s > 0
+
 
 class TestFilesystem(ChunkStorageContract):
     @pytest.fixture
@@ -89,6 +100,13 @@ class TestFilesystem(ChunkStorageContract):
             await storage.put("file/below", [b"y"])
         assert await names(storage, "") == ["file"]
         assert list((tmp_path / "tier2" / ".incoming").iterdir()) == []
+
+    async def test_what_cannot_be_deleted_is_named(self, storage: ChunkStorage) -> None:
+        for name in ("folder/file", "one", "two"):
+            await storage.put(name, [b"x"])
+        failed = await storage.delete_all(["one", "folder", "two"])
+        assert {name: type(error) for name, error in failed.items()} == {"folder": Unavailable}
+        assert await names(storage, "") == ["folder/file"]
 
     async def test_an_unwritable_folder_is_refused_at_start(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")

@@ -78,7 +78,7 @@ class IndexWorld:
 
     async def lose_index(self) -> None:
         for name in [name for name in self.stored.objects if "/t/" in name]:
-            await self.stored.delete(name)
+            await self.stored.delete_all([name])
         await self.maps.open()
         self.attributes._used.clear()  # private: as after a restart
 

@@ -182,7 +182,7 @@ async def test_fewer_bytes_than_there_must_be(kit: ContainerKit, how: str) -> No
     await container.stop()
     newer = {name: kit.stored.objects[name] for name in objects(kit, container, "hurt", "m")}
     for name in newer:
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     if how == "an older manifest came back":
         for name, data in older.items():
             await kit.stored.put(name, [data])
@@ -201,7 +201,7 @@ async def test_fewer_bytes_than_there_must_be(kit: ContainerKit, how: str) -> No
     await goes_on(kit, container)
     await container.stop()
     for name in older if how == "an older manifest came back" else ():
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     for name, data in newer.items():
         await kit.stored.put(name, [data])
     container = await kit.open()
@@ -447,7 +447,7 @@ async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests(
     chunks = {name for name in kit.stored.objects if "/d/" in name}
     await container.stop()
     for name in lost:
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     kit.background = True
     container = await kit.open()
     await is_quarantined(container, "hurt")

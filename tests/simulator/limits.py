@@ -29,6 +29,7 @@ SMALL: Final[Mapping[str, tuple[float, ...]]] = {
     "storage.compaction.run_chunks_min": (2, 4),
     "storage.garbage.gathering_time_s": (0.05,),
     "storage.garbage.names_per_barrier_max": (3,),
+    "storage.garbage.names_per_deletion_max": (2,),
     "storage.manifest_store.views_max": (2,),
     "storage.orphan_sweep.retry_delay_s": (3.0,),
     "storage.orphan_sweep.start_delay_s": (0.5, 5.0),

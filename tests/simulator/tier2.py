@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
@@ -109,8 +109,14 @@ class RemoteChunks:
         for info in await self._call(collect(), Unavailable):
             yield info
 
-    async def delete(self, name: str) -> None:
-        await self._call(self._chunks.delete(name), UnknownOutcome)
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        """Each deletion is done, lost or late by itself, as those of one request to an object store may be."""
+        calls = [self._call(self._chunks.delete_all([name]), UnknownOutcome) for name in names]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, PravegaError):
+                raise answer
+        return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, PravegaError)}
 
     async def close(self) -> None:
         """The objects stay."""

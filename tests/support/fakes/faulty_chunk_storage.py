@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.buffer import Buffer
-from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage
+from segment_service.contracts.chunk_storage import ChunkInfo, ChunkStorage, check_deletion
 
 T = TypeVar("T")
 
@@ -95,11 +95,23 @@ class FaultyChunkStorage:
         async for info in self._inner.list(prefix):
             yield info
 
-    async def delete(self, name: str) -> None:
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        """Each name has a fate of its own."""
+        check_deletion(names)
+        failed: dict[str, PravegaError] = {}
+        for name in names:
+            try:
+                await self._delete(name)
+            except PravegaError as error:
+                failed[name] = error
+        return failed
+
+    async def _delete(self, name: str) -> None:
         await self._before()
         outcome = self._unknown()
         if outcome in ("", "done"):
-            await self._inner.delete(name)
+            for error in (await self._inner.delete_all([name])).values():
+                raise error
         self._after(outcome, name)
 
     async def close(self) -> None:

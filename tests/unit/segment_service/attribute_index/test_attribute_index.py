@@ -401,7 +401,7 @@ async def test_an_index_that_was_lost_is_no_answer() -> None:
     await leave_memory(container, S)
     await container.stop()
     for name in [name for name in made.stored.objects if f"/{attribute_map_name(1)}/" in name]:
-        await made.stored.delete(name)
+        await made.stored.delete_all([name])
     container = await made.open()
     assert await container.get_attribute(S, CREATION_TIME) > 0
     with pytest.raises(DataCorruption, match="Tier 2 lost it"):

@@ -101,7 +101,7 @@ async def test_what_works_in_the_background_ends(kit: ContainerKit) -> None:
 async def test_damage_is_believed_once_tier_1_answers(kit: ContainerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     container = await opened_without_cache(kit)
     for name in [name for name in kit.stored.objects if "/d/" in name]:
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     check_owner = container.durable_log.check_owner
     calls = 0
 

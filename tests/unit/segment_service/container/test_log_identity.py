@@ -62,7 +62,7 @@ async def forget_marks(kit: ContainerKit) -> None:
     """Take the high water off the marks: programs of before left none for each change of Tier 2."""
     for name in [name for name in kit.stored.objects if name.startswith(Layout(0).epochs)]:
         found = decode_mark(kit.stored.objects[name], name, Layout(0).parse_epoch(name))
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
         if found.log is not None:
             known = replace(found.log, high_water=1, next_segment_id=1)
             await kit.stored.put(name, [encode_mark(replace(found, log=known))])

@@ -102,7 +102,7 @@ async def test_a_damaged_index_is_found_and_is_as_damaged_in_a_backup(lost: str,
     index = attribute_map_name(1)
     if lost == "files":
         for name in [name for name in place.stored.objects if name.startswith(LAYOUT.map_files(index))]:
-            await place.stored.delete(name)
+            await place.stored.delete_all([name])
     else:
         newest = max(name for name in place.stored.objects if name.startswith(LAYOUT.map_manifests(index)))
         data = await place.stored.get(newest, 0, (await place.stored.info(newest)).length)

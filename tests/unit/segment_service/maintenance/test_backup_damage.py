@@ -120,7 +120,7 @@ async def test_a_deleted_segment_whose_chunks_go_first_is_not_damaged(place: Pla
     await container.delete("scope/gone")
     await flushed(place, container)
     for name in [name for name in place.stored.objects if "/d/" in name]:
-        await place.stored.delete(name)
+        await place.stored.delete_all([name])
     outcome = await backed_up(place, tmp_path / "b", idle)
     await container.stop()
     assert not outcome.damaged

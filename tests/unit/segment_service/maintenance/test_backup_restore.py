@@ -28,7 +28,7 @@ async def test_what_is_left_of_a_log_is_not_empty_either(folder: Path, target: P
     container = await target.open()
     await container.stop()
     for name in list(target.stored.objects):
-        await target.stored.delete(name)
+        await target.stored.delete_all([name])
     restore, source = target.restore_from(folder), InMemoryLogSource(target.logs)
 
     def missing() -> None:
@@ -47,7 +47,7 @@ async def test_a_restore_needs_empty_places(folder: Path, place: Place, target: 
     container = await target.open()
     await container.stop()
     for name in list(target.stored.objects):
-        await target.stored.delete(name)
+        await target.stored.delete_all([name])
     restore = target.restore_from(folder)
     with pytest.raises(ConfigurationError, match="Tier 1 is not empty"):
         await restore.carry_out(restore.verify())

@@ -160,7 +160,7 @@ async def test_an_announcement_that_is_lost_is_found_and_its_remedy_makes_it_aga
     await written._storage.sweeper.sweep()  # type: ignore[attr-defined]  # a rolling storage
     assert (await examined(kit)).findings == []
     for name in [name for name in kit.stored.objects if name.startswith((LAYOUT.foreign_owners, LAYOUT.journals))]:
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     report = await examined(kit)
     (finding,) = report.findings
     assert (finding.kind, finding.segment, report.damaged_segments) == ("owner", NAMES[0], [])
@@ -192,7 +192,7 @@ async def test_a_flipped_bit_is_found_by_a_deep_examination(kit: ContainerKit, w
 async def test_damaged_and_lost_manifests_are_found(kit: ContainerKit, written: SegmentContainer) -> None:
     flip(kit, objects(kit, written, NAMES[4], "m")[-1])
     for name in objects(kit, written, NAMES[5], "m"):
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     bases = [name for name in objects(kit, written, NAMES[6], "m") if name.endswith("-b")]
     await kit.stored.delete(bases[0])
     report = await examined(kit)

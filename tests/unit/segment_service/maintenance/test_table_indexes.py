@@ -208,7 +208,7 @@ async def test_an_index_that_is_damaged_is_not_copied_and_made_again(
 ) -> None:
     place, writer = place_with_table
     for name in files(place):
-        await place.stored.delete(name)
+        await place.stored.delete_all([name])
     await backed_up(place, tmp_path / "b", idle)
     await writer.container.stop()
     target = Place()
@@ -322,12 +322,12 @@ async def test_damage_of_an_index_is_found_and_its_remedy_helps(place_with_table
         for damaged in (sound[:-1], bytes([sound[0] ^ 1]) + sound[1:]):
             place.stored.objects[name] = damaged
             await assert_found(place)
-        await place.stored.delete(name)
+        await place.stored.delete_all([name])
         if "/r/" in name:
             await assert_found(place)
         await place.stored.put(name, [sound])
     for name in [one for one in place.stored.objects if one.startswith(f"{LAYOUT.maps}{MAP}/")]:
-        await place.stored.delete(name)
+        await place.stored.delete_all([name])
     container = await place.open()
     assert await everything(TableExtension(container, maps=container)) == expected
     await container.stop()

@@ -446,7 +446,7 @@ async def test_a_segment_with_damaged_manifests_is_quarantined_alone(kit: Kit) -
     last = max(name for name in kit.stored.objects if name.startswith(LAYOUT.manifests_of(ids["segment-5"])))
     kit.stored.objects[last] = kit.stored.objects[last][:-1] + b"?"
     for name in [one for one in kit.stored.objects if one.startswith(LAYOUT.manifests_of(ids["segment-6"]))]:
-        await kit.stored.delete(name)
+        await kit.stored.delete_all([name])
     plan = await kit.restore()
     assert sorted(one.name for one in plan.damaged.items) == ["segment-5", "segment-6"]
     container = await kit.open()

@@ -421,7 +421,7 @@ async def test_a_sweep_keeps_the_chunks_of_a_segment_that_lost_its_manifests_whi
     assert (await storage.sweeper.sweep()).orphans == 0
     chunks = {name for name in made.stored.objects if "/d/" in name}
     for name in [name for name in made.stored.objects if f"/m/{1:016x}/" in name]:
-        await made.stored.delete(name)
+        await made.stored.delete_all([name])
     storage._manifests.forget(1)  # private: as the next owner, who knows nothing of it
     if of_all:
         storage._marks.has_journals = False  # private: as after a program that kept none

@@ -206,7 +206,7 @@ async def test_an_older_log_is_refused_by_the_table_alone() -> None:
     await container.table.flush()
     await container.stop()
     for name in [name for name in made.stored.objects if "/e/" in name]:
-        await made.stored.delete(name)
+        await made.stored.delete_all([name])
     made.logs.restore(0, older)
     with pytest.raises(DataCorruption, match=r"older copy of Tier 1.*the metadata table in Tier 2 says that operation"):
         await made.open()
@@ -219,7 +219,7 @@ async def test_a_fresh_log_beside_a_table_is_refused() -> None:
     await container.table.flush()
     await container.stop()
     for name in [name for name in made.stored.objects if "/t/" not in name]:
-        await made.stored.delete(name)
+        await made.stored.delete_all([name])
     made.logs = type(made.logs)()
     with pytest.raises(DataCorruption, match=r"Tier 1 was lost.*/t/segments/"):
         await made.open()
@@ -237,7 +237,7 @@ async def test_a_table_that_is_lost_or_older_is_refused() -> None:
     await container.stop()
     for objects in (older, {}):
         for name in [name for name in made.stored.objects if "/t/" in name and name not in objects]:
-            await made.stored.delete(name)
+            await made.stored.delete_all([name])
         with pytest.raises(DataCorruption, match="Tier 2 was lost, or an older copy of it came back"):
             await made.open()
 

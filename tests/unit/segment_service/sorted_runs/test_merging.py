@@ -141,7 +141,7 @@ async def test_a_missing_file_is_named() -> None:
     _, _, things = await opened(chunks, 1)
     await things.flush({b"a": b"1"}, STAMP)
     (lost,) = (name for name in files(chunks) if "/r/" in name)
-    await chunks.delete(lost)
+    await chunks.delete_all([lost])
     with pytest.raises(DataCorruption, match=f"{lost} is missing.*restore"):
         await (await open_map(chunks, 2)).get(b"a")
 

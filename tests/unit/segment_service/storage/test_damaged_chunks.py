@@ -91,7 +91,7 @@ async def test_chunks_that_were_exchanged_cut_or_removed_are_noticed(chunks: InM
     with pytest.raises(SegmentDamaged, match=r"chunk .* wanted"):
         await storage.read(7, len(DATA) - 1, 1)
     chunks.objects[second] = other
-    await chunks.delete(first)
+    await chunks.delete_all([first])
     with pytest.raises(SegmentDamaged, match=f"offset 5: chunk {first} is missing"):
         await storage.read(7, 5, 10)
     assert await storage.read(7, len(DATA), 10) == DATA[::-1][:10]

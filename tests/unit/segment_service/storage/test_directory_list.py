@@ -65,7 +65,7 @@ async def test_chunks_that_are_deleted_meanwhile_end_nothing(
     listing = storage.list("c0/")
     assert (await anext(listing)).name == NAMES[0]
     for name in NAMES[3:9]:
-        await storage.delete(name)
+        await storage.delete_all([name])
     assert [info.name async for info in listing] == NAMES[1:3] + NAMES[9:]
 
 

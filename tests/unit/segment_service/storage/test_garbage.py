@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
+
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import PravegaError, Unavailable
 from pravega_common.runtime.clock import SystemClock
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.storage import garbage, manifest_store
-from segment_service.storage.chunk_names import ChunkId
+from segment_service.storage.chunk_names import ChunkId, ManifestId, ManifestKind, ManifestName
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.contract.sorted_map_contract import STAMP, nothing
@@ -24,10 +27,18 @@ class Chunks(InMemoryChunkStorage):
     refused: frozenset[str] = frozenset()
     """Names that it does not delete now."""
 
-    async def delete(self, name: str) -> None:
-        if self.fails_deletions or name in self.refused:
-            raise Unavailable(f"{name} cannot be deleted now")
-        await super().delete(name)
+    def __init__(self) -> None:
+        super().__init__()
+        self.deletions: list[list[str]] = []
+        """The names of each call."""
+
+    async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        self.deletions.append(list(names))
+        refused = [name for name in names if self.fails_deletions or name in self.refused]
+        allowed = [name for name in names if name not in refused]
+        if allowed:
+            await super().delete_all(allowed)
+        return {name: Unavailable(f"{name} cannot be deleted now") for name in refused}
 
 
 async def read_in_turn(storage: RollingStorage, rounds: int) -> None:
@@ -140,6 +151,82 @@ async def test_a_group_is_refused_while_as_many_wait_as_may(monkeypatch: pytest.
     storage.garbage.discard(names)
     storage.garbage.discard(names)
     assert (storage.garbage.waiting_names, storage.garbage.dropped_names) == (4, 4)
+
+
+def names_of(storage: RollingStorage, segment_id: int) -> tuple[list[str], list[str]]:
+    """Two chunks and two manifests."""
+    return (
+        [storage.layout.chunk(ChunkId(segment_id, 1, counter)) for counter in (1, 2)],
+        [
+            storage.layout.manifest(ManifestName(segment_id, ManifestId(1, number), kind))
+            for number, kind in ((3, ManifestKind.BASE), (4, ManifestKind.DELTA))
+        ],
+    )
+
+
+async def filled(storage: RollingStorage, chunks: Chunks, segment_ids: Sequence[int]) -> None:
+    """Chunks and manifests of segments, each of them with a group of its own that waits."""
+    for segment_id in segment_ids:
+        names = list(itertools.chain(*names_of(storage, segment_id)))
+        for name in names:
+            await chunks.put(name, [b"x"])
+        storage.garbage.discard(names)
+
+
+async def test_what_may_go_at_the_same_time_is_one_deletion() -> None:
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    segment_ids = range(10, 40)
+    await filled(storage, chunks, segment_ids)
+    assert await storage.garbage.collect() == 4 * len(segment_ids)
+    found = [names_of(storage, segment_id) for segment_id in segment_ids]
+    expected = [
+        [name for first, _ in found for name in first],
+        [manifests[0] for _, manifests in found],
+        [manifests[1] for _, manifests in found],
+    ]
+    assert chunks.deletions == expected
+    assert not [info async for info in chunks.list(storage.layout.chunks)]
+
+
+async def test_a_deletion_has_no_more_names_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "names_per_deletion_max", 7)
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await filled(storage, chunks, range(10, 40))
+    assert await storage.garbage.collect() == 120
+    assert max(map(len, chunks.deletions)) == 7
+    assert len(chunks.deletions) < 30
+
+
+async def test_a_store_that_deletes_nothing_is_asked_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answer may take as long as a call may."""
+    monkeypatch.setattr(garbage, "names_per_deletion_max", 7)
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await filled(storage, chunks, range(10, 40))
+    chunks.fails_deletions = True
+    for rounds in (1, 2):
+        with pytest.raises(Unavailable):
+            await storage.garbage.collect()
+        assert (len(chunks.deletions), storage.garbage.waiting_names) == (rounds, 120)
+
+
+async def test_a_name_that_cannot_be_deleted_keeps_what_leads_to_it_and_nothing_else() -> None:
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    await filled(storage, chunks, (10, 11, 12))
+    marks = [info.name async for info in chunks.list(storage.layout.epochs)]
+    (_, lost), manifests = names_of(storage, 11)
+    chunks.refused = frozenset([lost])
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=lost):
+            await storage.garbage.collect()
+        found = [info.name async for info in chunks.list(storage.layout.prefix)]
+        assert [name for name in found if name not in marks] == [lost, *manifests]
+        assert storage.garbage.waiting_names == 3
+    chunks.refused = frozenset()
+    assert await storage.garbage.collect() == 3
 
 
 async def test_a_reader_beside_the_owner_remembers_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Object storage that answers and takes nothing, as a full or an overloaded one does: starts on it, and puts."""
+"""Object storage that answers and takes nothing, as a full or an overloaded one does: starts on it, puts, deletions."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ class Refusing(BaseHTTPRequestHandler):
         code = f"<Error><Code>{self.server.code}</Code><Message>as it is</Message></Error>"
         self._answer(self.server.status, code.encode())
 
+    def do_POST(self) -> None:  # a deletion of several objects
+        self.do_PUT()
+
+    def do_DELETE(self) -> None:
+        self.server.deleted.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the tests look at the client."""
 
@@ -42,15 +50,23 @@ class RefusingServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Refusing)
         self.status = status
         self.code = code
+        self.deleted: list[str] = []
 
 
 @contextmanager
 def storage_on(status: int, code: str) -> Iterator[MinioChunkStorage]:
+    with storage_and_server(status, code) as (storage, _):
+        yield storage
+
+
+@contextmanager
+def storage_and_server(status: int, code: str) -> Iterator[tuple[MinioChunkStorage, RefusingServer]]:
     with RefusingServer(status, code) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
             address = f"127.0.0.1:{server.server_port}"
-            yield MinioChunkStorage(MinioSettings(address, "key", "secret-secret", "bucket", start_time_max_s=0.3))
+            settings = MinioSettings(address, "key", "secret-secret", "bucket", start_time_max_s=0.3)
+            yield MinioChunkStorage(settings), server
         finally:
             server.shutdown()
 
@@ -95,4 +111,21 @@ async def test_a_put_is_joined_in_the_thread_that_sends_it() -> None:
         with pytest.raises(PravegaError, match="SlowDown"):
             await storage.put("new", parts)
         assert parts.joined_in not in (None, threading.main_thread())
+        await storage.close()
+
+
+@pytest.mark.parametrize(("status", "code"), [(405, "MethodNotAllowed"), (501, "NotImplemented")])
+async def test_one_that_takes_no_deletion_of_several_objects_is_asked_for_each(status: int, code: str) -> None:
+    with storage_and_server(status, code) as (storage, server):
+        assert await storage.delete_all(["one", "two/three"]) == {}
+        assert server.deleted == ["/bucket/one", "/bucket/two/three"]
+        await storage.close()
+
+
+async def test_deletions_by_one_that_fails_are_not_repeated_one_by_one() -> None:
+    with storage_and_server(503, "SlowDown") as (storage, server):
+        failed = await storage.delete_all(["one", "two"])
+        assert list(failed) == ["one", "two"]
+        assert all("SlowDown" in str(error) for error in failed.values())
+        assert not server.deleted
         await storage.close()

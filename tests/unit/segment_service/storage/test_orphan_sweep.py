@@ -208,7 +208,7 @@ async def test_a_container_of_a_program_without_journals_is_swept_as_a_whole_onc
     await merged(one, 7, 8)
     await one.write(9, 0, [b"data"])
     for name in [*owners.names("j"), *owners.names("f")]:
-        await owners.chunks.delete(name)
+        await owners.chunks.delete_all([name])
     orphan = LAYOUT.chunk(ChunkId(9, 1, 1_000))
     await owners.chunks.put(orphan, [b"left"])
     await owners.chunks.put(LAYOUT.epoch(1, 2_000), [encode_mark(EpochMark(1, some_log()))])
@@ -234,7 +234,7 @@ async def test_what_a_sweep_of_all_found_is_found_again_after_a_crash(owners: Ow
     await one.write(8, 0, [b"gone"])
     await crash_at(rolling_storage.DELETE_TOMBSTONE_STORED, one.delete(8))
     for name in owners.names("j"):
-        await owners.chunks.delete(name)
+        await owners.chunks.delete_all([name])
     await owners.chunks.put(LAYOUT.chunk(ChunkId(9, 1, 1_000)), [b"left"])
 
     two = await owners.open(trusts_journals=False)
@@ -328,7 +328,7 @@ async def test_an_owner_that_changes_while_it_is_listed_keeps_moved_chunks(is_an
     one = await owners.open()
     await merged(one, 7, 8)
     if not is_announced:
-        await chunks.delete(owners.names("f")[0])  # as older programs did
+        await chunks.delete_all([owners.names("f")[0]])  # as older programs did
     two = await owners.open(trusts_journals=False)
 
     async def change() -> None:
@@ -376,7 +376,7 @@ async def test_an_announcement_that_was_lost_is_made_again_before_chunks_are_jud
     one = await owners.open_and_sweep()
     await merged(one, 7, 8)
     (announcement,) = owners.names("f")
-    await owners.chunks.delete(announcement)
+    await owners.chunks.delete_all([announcement])
     for _ in range(KEPT + 2):
         last = await owners.open_and_sweep()
         assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7)]
@@ -388,7 +388,7 @@ async def test_an_owner_that_dies_before_all_are_announced_again_has_judged_no_c
     await merged(one, 7, 8)
     await merged(one, 9, 10)
     for announcement in owners.names("f"):
-        await owners.chunks.delete(announcement)
+        await owners.chunks.delete_all([announcement])
     two = await owners.open()
     await crash_at(foreign_owners.ANNOUNCED, two.sweeper.sweep())
     assert len(owners.names("f")) == 1
@@ -403,7 +403,7 @@ async def test_an_object_that_asks_for_it_lets_all_be_announced_again(owners: Ow
     one = await owners.open_and_sweep()
     await merged(one, 7, 8)
     for name in [*owners.names("f"), *owners.names("j")]:
-        await owners.chunks.delete(name)
+        await owners.chunks.delete_all([name])
     await owners.chunks.put(LAYOUT.journal_of_all, [b"all"])
     two = await owners.open_and_sweep()
     assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(8, 7)]

@@ -336,7 +336,7 @@ async def test_many_removals_are_flushed_at_once(owners: Owners, monkeypatch: py
         await storage.write(number, 0, [b"x"])
     before = storage.shared.flushes
     for name in await names_in(storage, LAYOUT.chunks):
-        await storage.shared.delete(name)
+        await storage.shared.delete_all([name])
     await eventually(lambda: storage.shared.flushes > before)
     assert await names_in(await owners.open(), LAYOUT.chunks) == []
 
@@ -585,7 +585,7 @@ async def refused_in_front(owners: Owners, monkeypatch: pytest.MonkeyPatch, erro
 
     refuse_flushes(storage, monkeypatch, error)
     for name in await names_in(storage, LAYOUT.chunks):
-        await storage.shared.delete(name)
+        await storage.shared.delete_all([name])
     return storage
 
 
