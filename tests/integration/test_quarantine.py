@@ -242,7 +242,7 @@ async def test_a_lost_chunk_is_damage(kit: ContainerKit) -> None:
     container = await opened(kit)
     (chunk,) = objects(kit, container, "hurt", "d")
     await container.stop()
-    await kit.stored.delete(chunk)
+    await kit.stored.delete_all([chunk])
     container = await kit.open()
     with pytest.raises(SegmentDamaged, match=f"chunk {chunk} is missing; restore the object"):
         await container.read("hurt", 0, 4)
@@ -293,7 +293,7 @@ async def test_a_merge_that_was_logged_waits_for_its_source(kit: ContainerKit, i
     recheck_soon(kit)
     whole = kit.stored.objects[manifest]
     if is_lost:
-        await kit.stored.delete(manifest)
+        await kit.stored.delete_all([manifest])
     else:
         flip(kit, manifest, 40)
 
@@ -309,7 +309,7 @@ async def test_a_merge_that_was_logged_waits_for_its_source(kit: ContainerKit, i
     assert await read_all(container, "healthy", 11) == b"behind"
     assert await container.append("other", [b"goes on"]) == 7
     await eventually(lambda: storage_length(container, "other") == 7, "the other segment is flushed")
-    await kit.stored.delete(manifest)
+    await kit.stored.delete_all([manifest])
     await kit.stored.put(manifest, [whole])
     await eventually(lambda: not quarantined(container), "the quarantine is lifted")
     await flushed(kit)

@@ -113,10 +113,15 @@ class RemoteChunks:
         """Each deletion is done, lost or late by itself, as those of one request to an object store may be."""
         calls = [self._call(self._chunks.delete_all([name]), UnknownOutcome) for name in names]
         answers = await asyncio.gather(*calls, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, PravegaError):
+        failed: dict[str, PravegaError] = {}
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, PravegaError):
+                failed[name] = answer
+            elif isinstance(answer, BaseException):
                 raise answer
-        return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, PravegaError)}
+            else:
+                failed.update(answer)
+        return failed
 
     async def close(self) -> None:
         """The objects stay."""

@@ -109,7 +109,7 @@ async def held(kit: ContainerKit) -> SegmentContainer:
     await container.stop()
     manifests = Layout(0).manifests_of(hurt.segment_id)
     for lost in [name for name in kit.stored.objects if name.startswith(manifests)]:
-        await kit.stored.delete(lost)
+        await kit.stored.delete_all([lost])
     container = await kit.open()
     await container.append("hurt", [block])
     await is_held(container)

@@ -106,7 +106,7 @@ async def test_a_damaged_index_is_found_and_is_as_damaged_in_a_backup(lost: str,
     else:
         newest = max(name for name in place.stored.objects if name.startswith(LAYOUT.map_manifests(index)))
         data = await place.stored.get(newest, 0, (await place.stored.info(newest)).length)
-        await place.stored.delete(newest)
+        await place.stored.delete_all([newest])
         await place.stored.put(newest, [data[:-1] + bytes([data[-1] ^ 1])])
     report = await examined(place)
     assert [finding.segment_id for finding in report.findings if finding.kind == "index"] == [1]

@@ -141,7 +141,7 @@ async def test_work_under_the_examination_is_not_reported(kit: ContainerKit, wri
 
 async def test_a_missing_and_a_short_chunk_are_found(kit: ContainerKit, written: SegmentContainer) -> None:
     missing = objects(kit, written, NAMES[1], "d")[1]
-    await kit.stored.delete(missing)
+    await kit.stored.delete_all([missing])
     short = objects(kit, written, NAMES[2], "d")[0]
     kit.stored.objects[short] = kit.stored.objects[short][:-1]
     report = await examined(kit)
@@ -155,7 +155,7 @@ async def test_an_announcement_that_is_lost_is_found_and_its_remedy_makes_it_aga
     kit: ContainerKit, written: SegmentContainer
 ) -> None:
     (announced,) = (name for name in kit.stored.objects if name.startswith(LAYOUT.foreign_owners))
-    await kit.stored.delete(announced)
+    await kit.stored.delete_all([announced])
     assert (await examined(kit)).findings == []  # the first sweep announces what programs before it did not
     await written._storage.sweeper.sweep()  # type: ignore[attr-defined]  # a rolling storage
     assert (await examined(kit)).findings == []
@@ -176,7 +176,7 @@ async def test_an_announcement_that_is_lost_is_found_and_its_remedy_makes_it_aga
 @objects_alone
 async def test_a_merged_chunk_that_is_missing_is_found(kit: ContainerKit, written: SegmentContainer) -> None:
     source = next(one for one in kit.stored.objects if one.startswith(LAYOUT.chunks_of(len(NAMES) + 1)))
-    await kit.stored.delete(source)
+    await kit.stored.delete_all([source])
     assert [(one.kind, one.segment) for one in (await examined(kit)).findings] == [("chunk", NAMES[0])]
 
 
@@ -194,7 +194,7 @@ async def test_damaged_and_lost_manifests_are_found(kit: ContainerKit, written: 
     for name in objects(kit, written, NAMES[5], "m"):
         await kit.stored.delete_all([name])
     bases = [name for name in objects(kit, written, NAMES[6], "m") if name.endswith("-b")]
-    await kit.stored.delete(bases[0])
+    await kit.stored.delete_all([bases[0]])
     report = await examined(kit)
     found = {one.segment: one for one in report.findings}
     assert found.keys() == {NAMES[4], NAMES[5], NAMES[6]} and {one.kind for one in report.findings} == {"manifest"}
@@ -243,11 +243,11 @@ async def test_a_segment_deleted_of_late_is_no_damage(kit: ContainerKit, written
 async def test_a_damaged_table_is_found_and_the_rest_examined(kit: ContainerKit, written: SegmentContainer) -> None:
     run = next(name for name in sorted(kit.stored.objects) if "/t/segments/r/" in name)
     flip(kit, run, 10)
-    await kit.stored.delete(objects_of_first_segment(kit))
+    await kit.stored.delete_all([objects_of_first_segment(kit)])
     report = await examined(kit)
     assert sorted(one.kind for one in report.findings) == ["chunk", "table"]
     assert report.segments == len(NAMES)
-    await kit.stored.delete(run)
+    await kit.stored.delete_all([run])
     assert any("missing" in one.text for one in (await examined(kit)).findings if one.kind == "table")
     flip(kit, max(name for name in kit.stored.objects if "/t/segments/m/" in name))
     assert "fails its checksum" in next(one for one in (await examined(kit)).findings if one.kind == "table").text
