@@ -32,7 +32,8 @@ waiting_names_max = 200_000
 epoch. The names of one change may be more than that, and are taken together, or no sweep would ever delete them."""
 
 names_per_barrier_max = 1_000
-"""Names deleted after one barrier, but for the last group, which is taken as a whole."""
+"""Names deleted after one barrier, but for the last group, which is taken as a whole. Those that wait for a name of
+another group are not counted: as many of them would keep that one from its turn."""
 
 gathering_time_s = 1.0
 """How long names are gathered before a barrier is asked for them."""
@@ -73,6 +74,8 @@ class _Group(deque[str]):
     """Whether names of it were deleted that may not be gone for good."""
     keeps = False
     """Whether names of it stay; then all do that lead to them."""
+    is_blocked = False
+    """Whether its next name waited, when it was tried last, for one of another group."""
     dropped_before: int | None = None
     """Names that were dropped when it was discarded, if it goes only as long as no others are."""
 
@@ -190,7 +193,7 @@ class GarbageCollector(Service):
         count = 0
         while self._groups and count < names_per_barrier_max:
             taken.append(self._groups.popleft())
-            count += len(taken[-1])
+            count += 0 if taken[-1].is_blocked else len(taken[-1])
         return taken
 
     def _check_epochs(self, names: Iterable[str]) -> None:
@@ -199,26 +202,18 @@ class GarbageCollector(Service):
                 raise Fenced(f"epoch {self.epoch} may not delete {name}, which a later owner made")
 
     async def _delete(self, groups: list[_Group]) -> None:
-        """Delete all names of the groups, and take off what went."""
-        waiting: list[_Group] = []
-        left: list[_Group] = []
-        try:
-            while groups or waiting:
-                some = list(itertools.takewhile(lambda group: not group.must_settle, groups))
-                if some:
-                    del groups[: len(some)]
-                    waiting += some
-                    await self._delete_in_order(some)
-                    waiting[-len(some) :] = (group for group in some if group and group.must_settle)
-                    left += (group for group in some if group and not group.must_settle)
-                elif left:  # until the next round, and with them what goes last
-                    return
-                else:  # before a last group, those that are not through
-                    groups[:0], waiting = waiting, []
-                    late = itertools.takewhile(lambda group: group.is_late, groups)
-                    await self._settle_before(list(late) or groups[:1])
-        finally:
-            groups[:0] = filter(None, left + waiting)
+        """Delete all names of the groups that may go, and take off what went. Groups that wait for a name of a later
+        round are left, and with them what goes last."""
+        while groups:
+            try:
+                await self._delete_in_order([group for group in groups if not group.must_settle])
+            finally:
+                groups[:] = filter(None, groups)
+            late = [group for group in groups if group.is_late]
+            if not late and groups and not groups[0].must_settle:
+                return
+            if groups:
+                await self._settle_before(late or groups[:1])  # the first one goes last, behind all that are through
 
     async def _settle_before(self, groups: Sequence[_Group]) -> None:
         """Make sure that what was deleted is gone for good, and let the groups go on."""
@@ -266,7 +261,11 @@ class GarbageCollector(Service):
         """The first names of a group that may go at the same time; those before them that stay are taken off."""
         while group and not group.must_settle and self._must_stay(group, group[0]):
             self._drop(group.popleft(), is_noted=group.dropped_before is not None)
-        if not group or group.must_settle or not self._may_go(group, group[0]):
+        if not group or group.must_settle:
+            return []
+        may_go = self._may_go(group, group[0])
+        group.is_blocked = not may_go and not group.must_settle
+        if not may_go:
             return []
         is_late, others = self._is_late(group[0]), itertools.islice(group, 1, count_max)
         if not self._leads_nowhere(group, group[0]):

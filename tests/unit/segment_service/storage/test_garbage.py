@@ -199,6 +199,30 @@ async def test_a_deletion_has_no_more_names_than_one_may(monkeypatch: pytest.Mon
     assert len(chunks.deletions) < 30
 
 
+async def test_names_that_wait_for_one_of_a_later_round_do_not_keep_it_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage, "names_per_barrier_max", 2)
+    chunks = Chunks()
+    storage = await opened(chunks, 1)
+    manifests = [
+        storage.layout.manifest(ManifestName(FIRST, ManifestId(1, number), kind))
+        for number, kind in enumerate([ManifestKind.DELTA] + 3 * [ManifestKind.TOMBSTONE])
+    ]
+    journal = storage.layout.journal(1, 9)
+    for name in (*manifests, journal):
+        await chunks.put(name, [b"x"])
+    for name in manifests[1:]:
+        storage.garbage.discard([name])
+    storage.garbage.discard_last([journal])
+    storage.garbage.discard_found(manifests[:1])
+    rounds = 0
+    while storage.garbage.waiting_names and rounds < 10:
+        await storage.garbage.collect()
+        rounds += 1
+    assert [name for names in chunks.deletions for name in names] == [*manifests, journal]
+
+
 async def test_a_store_that_deletes_nothing_is_asked_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each answer may take as long as a call may."""
     monkeypatch.setattr(garbage, "names_per_deletion_max", 7)
