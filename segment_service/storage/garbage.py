@@ -210,10 +210,12 @@ class GarbageCollector(Service):
             finally:
                 groups[:] = filter(None, groups)
             late = [group for group in groups if group.is_late]
-            if not late and groups and not groups[0].must_settle:
+            if late:
+                await self._settle_before(late)
+            elif groups and groups[0].must_settle:  # it goes last, and all before it are through
+                await self._settle_before(groups[:1])
+            else:
                 return
-            if groups:
-                await self._settle_before(late or groups[:1])  # the first one goes last, behind all that are through
 
     async def _settle_before(self, groups: Sequence[_Group]) -> None:
         """Make sure that what was deleted is gone for good, and let the groups go on."""
