@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
 from segment_service.contracts.buffer import Buffer
 
-_Tables = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""For each byte of a checksum, what each of its 256 values becomes."""
+_digit_bits: Final = 4
+"""Bits of a digit of a length; a checksum is moved once for each digit that is not 0."""
+_digit_max: Final = (1 << _digit_bits) - 1
+
+_Table: TypeAlias = "array[int]"
+"""What each of the 256 values of a checksum's lowest byte becomes, then those of the next ones. An array has them side
+by side: behind a megabyte that was moved they come from memory, a line of the processor's cache at a time."""
 
 
 def checksum_of(buffers: Iterable[Buffer], before: int = 0) -> int:
@@ -24,38 +31,54 @@ def checksum_of(buffers: Iterable[Buffer], before: int = 0) -> int:
 def joined_checksum(first: int, second: int, second_bytes: int) -> int:
     """The CRC32C of two stretches of bytes, of which the second has ``second_bytes``, by their checksums alone.
 
-    A checksum is linear: the first one is moved past the second stretch as if that were zeros, a power of two of them
-    at a time, and the second one is added. Some 4 µs, where a megabyte takes ten times as long to be looked at again.
+    A checksum is linear: the first one is moved past the second stretch as if that were zeros, a digit of the length at
+    a time, and the second one is added. 3 to 15 µs, by what the processor's cache holds; to look at a megabyte once
+    more takes 36 to 70.
     """
-    exponent = 0
+    position = 0
     while second_bytes:
-        if second_bytes & 1:
-            first = _moved(first, _tables(exponent))
-        second_bytes >>= 1
-        exponent += 1
+        if digit := second_bytes & _digit_max:
+            first = _moved(first, _table(position, digit))
+        second_bytes >>= _digit_bits
+        position += _digit_bits
     return first ^ second
 
 
-def _moved(checksum: int, tables: _Tables) -> int:
-    lowest, low, high, highest = tables
-    return lowest[checksum & 255] ^ low[checksum >> 8 & 255] ^ high[checksum >> 16 & 255] ^ highest[checksum >> 24]
+def _moved(checksum: int, table: _Table) -> int:
+    return (
+        table[checksum & 255]
+        ^ table[256 + (checksum >> 8 & 255)]
+        ^ table[512 + (checksum >> 16 & 255)]
+        ^ table[768 + (checksum >> 24)]
+    )
 
 
 @cache
-def _tables(exponent: int) -> _Tables:
-    """Tables that move a checksum past ``2**exponent`` zeros; 40 KiB, for each power of two that comes."""
-    if exponent:
-        half = _tables(exponent - 1)
-        image = [_moved(_moved(1 << bit, half), half) for bit in range(32)]
+def _table(position: int, digit: int) -> _Table:
+    """Moves a checksum past ``digit << position`` zeros; 4 KiB, for each digit at each position that comes."""
+    if digit & digit - 1:  # past its lowest bit, then past the others
+        lowest = digit & -digit
+        return _table_of(
+            lambda checksum: _moved(_moved(checksum, _table(position, lowest)), _table(position, digit - lowest))
+        )
+    if digit > 1:
+        half = _table(position, digit >> 1)
+    elif position:
+        half = _table(position - _digit_bits, 1 << _digit_bits - 1)
     else:
-        image = [crc32c(b"\0", 1 << bit) ^ crc32c(b"\0") for bit in range(32)]
-    lowest, low, high, highest = (_combinations(image[first : first + 8]) for first in range(0, 32, 8))
-    return lowest, low, high, highest
+        return _table_of(lambda checksum: crc32c(b"\0", checksum) ^ crc32c(b"\0"))
+    return _table_of(lambda checksum: _moved(_moved(checksum, half), half))
 
 
-def _combinations(image: list[int]) -> tuple[int, ...]:
+def _table_of(move: Callable[[int], int]) -> _Table:
+    """The table of a linear function of a checksum."""
+    images = [move(1 << bit) for bit in range(32)]
+    return array("I", [value for first in range(0, 32, 8) for value in _combinations(images[first : first + 8])])
+
+
+def _combinations(images: list[int]) -> list[int]:
     """For each number of as many bits, the images of its bits together."""
     values = [0]
-    for one in image:
+    for one in images:
         values += [value ^ one for value in values]
-    return tuple(values)
+    return values
