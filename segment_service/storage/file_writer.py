@@ -12,13 +12,12 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import structlog
 
 from segment_service.contracts.buffer import Buffer
-from segment_service.storage.local_files import drop_written
+from segment_service.storage.local_files import drop_written, remove_file
 
 direct_bytes_min: Final = 64 * 1024
 """Smaller files go through the page cache: a write of its own to the device costs more than their pages."""
@@ -48,7 +47,7 @@ class FileWriter:
         """Whether large files go past the page cache; ``False`` from the first refusal on."""
         return self._is_direct
 
-    def write_new(self, path: Path, data: Sequence[Buffer]) -> None:
+    def write_new(self, path: str | os.PathLike[str], data: Sequence[Buffer]) -> None:
         """Make the file, durable when this returns. ``FileExistsError`` if there is one, ``OSError``."""
         length = sum(map(len, data))
         if self._is_direct and length >= direct_bytes_min:
@@ -59,11 +58,11 @@ class FileWriter:
                 if error.errno not in _REFUSALS:
                     raise
                 self._is_direct = False
-                self._log.info("the file system takes no direct writes, the page cache is used", path=str(path.parent))
-                path.unlink(missing_ok=True)
+                self._log.info("the file system takes no direct writes, the page cache is used", path=os.fspath(path))
+                remove_file(path)
         self._write(path, 0, lambda descriptor: write_all(descriptor, data))
 
-    def _write(self, path: Path, flags: int, fill: Callable[[int], None]) -> None:
+    def _write(self, path: str | os.PathLike[str], flags: int, fill: Callable[[int], None]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o644)
         try:
             fill(descriptor)

@@ -25,7 +25,7 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.file_writer import FileWriter
-from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_folder
+from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, remove_file, sync_folder
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ class FilesystemChunkStorage:
         sync: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self._root = Path(root).absolute()
-        self._incoming = self._root / TEMPORARY
+        self._root = os.path.abspath(root)
+        self._incoming = os.path.join(self._root, TEMPORARY)
         self._sync = sync
         self._files = FileWriter(sync=sync)
         self._calls = BlockingCalls("directory storage", threads_max, call_time_max_s)
@@ -86,7 +86,7 @@ class FilesystemChunkStorage:
                 yield info
 
     async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
-        return await self._calls.delete_all(names, lambda some: each(some, self._delete))
+        return await self._calls.delete_all(names, self._delete_all)
 
     async def close(self) -> None:
         self._calls.close()
@@ -95,7 +95,7 @@ class FilesystemChunkStorage:
 
     def _start(self) -> None:
         try:
-            self._incoming.mkdir(parents=True, exist_ok=True)
+            os.makedirs(self._incoming, exist_ok=True)
             self._remove_stale()  # first: it may make room
             self._probe()
         except OSError as error:
@@ -106,10 +106,11 @@ class FilesystemChunkStorage:
             ) from error
 
     def _remove_stale(self) -> None:
-        for stale in self._incoming.iterdir():
+        for name in os.listdir(self._incoming):
+            stale = os.path.join(self._incoming, name)
             with contextlib.suppress(FileNotFoundError):  # other stores start and write beside this one
-                if self._clock.wall_ms() / 1000 - stale.stat().st_mtime > temporary_age_max_s:
-                    stale.unlink()
+                if self._clock.wall_ms() / 1000 - os.stat(stale).st_mtime > temporary_age_max_s:
+                    os.unlink(stale)
 
     def _probe(self) -> None:
         """Write a file as puts do. A full disk can be read, and gets room again."""
@@ -119,31 +120,26 @@ class FilesystemChunkStorage:
         except OSError as error:
             if not is_full(error):
                 raise
-            self._log.warning("nothing can be put: the disk is full", directory=str(self._root), error=error.strerror)
+            self._log.warning("nothing can be put: the disk is full", directory=self._root, error=error.strerror)
         finally:
-            probe.unlink(missing_ok=True)
+            remove_file(probe)
 
     def _put(self, name: str, data: Sequence[Buffer]) -> None:
         target = self._path(name)
-        check(not target.exists(), "a chunk name was used twice", name=name)
+        check(not os.path.lexists(target), "a chunk name was used twice", name=name)
         temporary = self._temporary()
-        with self._removed_on_error(temporary, name):
+        try:
             self._files.write_new(temporary, data)
             self._rename(temporary, target)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                remove_file(temporary)
+            if isinstance(error, OSError):
+                raise Unavailable(f"chunk {name} could not be written: {error.strerror}") from error
+            raise
         self._sync_folder_of(target)
 
-    @contextlib.contextmanager
-    def _removed_on_error(self, temporary: Path, name: str) -> Iterator[None]:
-        """Remove the temporary file when a step up to the rename fails."""
-        try:
-            yield
-        except OSError as error:
-            raise Unavailable(f"chunk {name} could not be written: {error.strerror}") from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-
-    def _rename(self, temporary: Path, target: Path) -> None:
+    def _rename(self, temporary: str, target: str) -> None:
         for attempt in range(folder_attempts_max):
             try:
                 os.rename(temporary, target)
@@ -151,23 +147,27 @@ class FilesystemChunkStorage:
             except FileNotFoundError:
                 if attempt == folder_attempts_max - 1:
                     raise
-                self._make_folder(target.parent)
+                self._make_folder(os.path.dirname(target))
 
-    def _make_folder(self, folder: Path) -> None:
-        if folder == self._root or folder.exists():
+    def _make_folder(self, folder: str) -> None:
+        if folder == self._root or os.path.exists(folder):
             return
-        self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
         if self._sync:
             with contextlib.suppress(FileNotFoundError):
-                sync_folder(folder.parent)
+                sync_folder(parent)
 
-    def _sync_folder_of(self, target: Path) -> None:
+    def _sync_folder_of(self, target: str) -> None:
         try:
             if self._sync:
-                sync_folder(target.parent)
+                sync_folder(os.path.dirname(target))
         except OSError as error:
-            raise UnknownOutcome(f"chunk {target.name}: its folder could not be synced: {error.strerror}") from error
+            raise UnknownOutcome(
+                f"chunk {os.path.basename(target)}: its folder could not be synced: {error.strerror}"
+            ) from error
 
     def _get(self, name: str, offset: int, length: int) -> bytes:
         with missing_is(name), _failing_is_unavailable(name):
@@ -187,7 +187,7 @@ class FilesystemChunkStorage:
 
     def _info(self, name: str) -> ChunkInfo:
         with missing_is(name), _failing_is_unavailable(name):
-            return ChunkInfo(name, self._path(name).stat().st_size)
+            return ChunkInfo(name, os.stat(self._path(name)).st_size)
 
     def _page(self, prefix: str, names: Iterator[str]) -> Sequence[ChunkInfo]:
         """The next chunks that are there; empty at the end."""
@@ -210,25 +210,28 @@ class FilesystemChunkStorage:
     def _entries(self, prefix: str, folder: str) -> Sequence[str]:
         """Entries of one folder that have the prefix, sorted; folders with a ``/`` at their end."""
         try:
-            with os.scandir(self._root / folder) as entries:
+            with os.scandir(os.path.join(self._root, folder)) as entries:
                 found = [f"{folder}{entry.name}/" if entry.is_dir() else f"{folder}{entry.name}" for entry in entries]
         except FileNotFoundError:  # none of that name, or it was removed as empty meanwhile
             return []
         return sorted(name for name in found if name.startswith(prefix) and name != f"{TEMPORARY}/")
 
+    def _delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
+        failed = each(names, self._delete)
+        for folder in {os.path.dirname(self._path(name)) for name in names} - {self._root}:
+            with contextlib.suppress(OSError):  # not empty, or gone already
+                os.rmdir(folder)
+        return failed
+
     def _delete(self, name: str) -> None:
-        path = self._path(name)
         with _failing_is_unavailable(name):
-            path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty, or gone already
-            if path.parent != self._root:
-                path.parent.rmdir()
+            remove_file(self._path(name))
 
-    def _path(self, name: str) -> Path:
-        return self._root.joinpath(*chunk_name_parts(name))
+    def _path(self, name: str) -> str:
+        return "/".join((self._root, *chunk_name_parts(name)))
 
-    def _temporary(self) -> Path:
-        return self._incoming / f"{os.getpid()}-{id(self):x}-{next(self._tickets):x}"
+    def _temporary(self) -> str:
+        return f"{self._incoming}/{os.getpid()}-{id(self):x}-{next(self._tickets):x}"
 
 
 @contextlib.contextmanager

@@ -38,6 +38,12 @@ def _sync(path: str | Path, flags: int) -> None:
         os.close(descriptor)
 
 
+def remove_file(path: str | os.PathLike[str]) -> None:
+    """Remove the file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def drop_written(views: list[memoryview], written: int) -> None:
     """Take the first ``written`` bytes off ``views``, which are then what is left to write."""
     done = 0

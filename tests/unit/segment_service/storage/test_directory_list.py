@@ -33,8 +33,8 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     folders: list[str] = []
     scandir = os.scandir
 
-    def noting(folder: Path) -> Any:
-        folders.append(folder.name)
+    def noting(folder: str) -> Any:
+        folders.append(Path(folder).name)
         return scandir(folder)
 
     monkeypatch.setattr(filesystem.os, "scandir", noting)
@@ -75,8 +75,8 @@ async def test_a_folder_that_cannot_be_read_is_an_error(
     """A shorter list would look as if data were lost."""
     scandir = os.scandir
 
-    def failing(folder: Path) -> Any:
-        if folder.name == "05":
+    def failing(folder: str) -> Any:
+        if Path(folder).name == "05":
             raise OSError(5, "Input/output error")
         return scandir(folder)
 

@@ -67,10 +67,10 @@ async def test_a_full_directory_is_started_and_waits_for_room(tmp_path: Path, di
 async def test_a_full_disk_on_which_the_directory_cannot_be_made_is_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, *args: object, **kwargs: object) -> None:
+    def full(path: str, *args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(os, "makedirs", full)
     storage = FilesystemChunkStorage(tmp_path / "below")
     with pytest.raises(Unavailable, match="No space left"):
         await storage.start()
