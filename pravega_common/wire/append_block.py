@@ -7,7 +7,7 @@ be open, and the event-number order that a client must keep. It never joins byte
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pravega_common.wire.commands import (
     AppendBlock,
@@ -26,8 +26,7 @@ _PADDING = Padding.type_code
 _PARTIAL_EVENT = -2
 
 
-@dataclass(frozen=True, slots=True)
-class WireAppend:
+class WireAppend(NamedTuple):
     """An append as the store takes it: the bytes of one append command, stored atomically.
 
     ``parts`` are consecutive bytes (``length`` in total, may be 0). ``expected_offset`` is -1 for an unconditional

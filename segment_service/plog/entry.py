@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -47,8 +47,7 @@ class PlogEntryKind(enum.IntEnum):
     METADATA = 2
 
 
-@dataclass(frozen=True, slots=True)
-class PlogEntryHeader:
+class PlogEntryHeader(NamedTuple):
     """The fields of an envelope that its writer chooses."""
 
     kind: PlogEntryKind
