@@ -16,9 +16,11 @@ import uvloop
 from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.heap import keep_freed_memory
 from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from pravega_common.services.systemd import SystemdNotices
+from segment_service.cache.manager import appended_bytes_max_default
 from segment_service.config import SegmentStoreConfig
 from segment_service.service import SegmentStoreProcess
 from segment_service.tier1_memory import check_tier1_memory
@@ -38,6 +40,7 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
     config = SegmentStoreConfig.load(config_path)
     set_up_log(config.log)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
+    keep_freed_memory(appended_bytes_max_default)  # of what appends brought that much stays in memory, and is replaced
     gc.freeze()
     gc.set_threshold(*collector_thresholds)
     uvloop.run(_run(config, ready_file))

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Final
 
 from pravega_common.runtime.failpoints import arm_from_environment
+from pravega_common.runtime.heap import keep_freed_memory
 from pravega_spark.gateway.connect import gateway_for
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_streams.controller.address import Controller
+from pravega_streams.event.write_budget import held_bytes_max
 
-_armed_in: set[int] = set()
-"""Ids of processes: a fork of one that is armed reads its own environment."""
-_frozen_in: set[int] = set()
-"""Ids of processes, as above."""
+heap_kept_bytes: Final = held_bytes_max
+"""Free memory that a worker keeps for the next blocks: as much as a task that writes may hold."""
+
+
+_done: set[tuple[int, str]] = set()
+"""What was done in which process: a fork of one where it was done is another."""
+
+
+def _once_in_a_process(set_up: Callable[[], None]) -> Callable[[], None]:
+    """Have only the first call in a process do it."""
+
+    @wraps(set_up)
+    def once() -> None:
+        done = (os.getpid(), set_up.__name__)
+        if done not in _done:
+            _done.add(done)
+            set_up()
+
+    return once
 
 
 def worker_gateway(controller: Controller) -> StreamGateway:
@@ -24,25 +44,27 @@ def worker_gateway(controller: Controller) -> StreamGateway:
     arm_failpoints()
     gateway = gateway_for(controller)
     freeze_imported_objects()
+    keep_heap()
     return gateway
 
 
+@_once_in_a_process
 def arm_failpoints() -> None:
-    """Arm the failpoints that the environment names, once per process."""
-    process = os.getpid()
-    if process not in _armed_in:
-        _armed_in.add(process)
-        arm_from_environment()
+    """Arm the failpoints that the environment names. (A fork of a process that is armed reads its own environment.)"""
+    arm_from_environment()
 
 
+@_once_in_a_process
+def keep_heap() -> None:
+    """Keep freed memory with the process: tasks free and take blocks of a megabyte all the time."""
+    keep_freed_memory(heap_kept_bytes)
+
+
+@_once_in_a_process
 def freeze_imported_objects() -> None:
-    """Leave the objects that exist now out of every later garbage collection; only the first call does so.
+    """Leave the objects that exist now out of every later garbage collection.
 
     Spark collects garbage in the whole process after each task and each plan (``pyspark/daemon.py``), and Python does
     so now and then during one. Imported modules are never garbage, and looking through them costs 100 ms of CPU a time.
     """
-    # ``gc.get_freeze_count`` would tell it too, by walking through all of them.
-    process = os.getpid()
-    if process not in _frozen_in:
-        _frozen_in.add(process)
-        gc.freeze()
+    gc.freeze()

@@ -12,7 +12,7 @@ import pytest
 from pravega_spark.gateway import worker_process
 from pravega_spark.gateway.connect import gateway_for, register_scheme
 from pravega_spark.gateway.service import ServiceGateway
-from pravega_spark.gateway.worker_process import freeze_imported_objects, worker_gateway
+from pravega_spark.gateway.worker_process import freeze_imported_objects, heap_kept_bytes, worker_gateway
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_streams.credentials import BasicCredentials
@@ -22,7 +22,7 @@ from tests.support.fakes.stream_gateway import address_scheme, open_address
 @pytest.fixture(autouse=True)
 def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
-    monkeypatch.setattr(worker_process, "_frozen_in", set())
+    monkeypatch.setattr(worker_process, "_done", set())
     yield
     gc.unfreeze()
 
@@ -41,6 +41,15 @@ def test_the_first_use_of_a_store_by_spark_spares_the_process(tmp_path: Path) ->
     register_scheme(address_scheme, open_address)
     worker_gateway(f"{address_scheme}://{tmp_path}")
     assert gc.get_freeze_count() > 1_000
+
+
+def test_freed_memory_stays_with_a_process_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(worker_process, "keep_freed_memory", kept.append)
+    register_scheme(address_scheme, open_address)
+    for _ in range(2):
+        worker_gateway(f"{address_scheme}://{tmp_path}")
+    assert kept == [heap_kept_bytes]
 
 
 def test_to_ask_for_a_gateway_changes_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""Keeps memory that a process frees, so that what comes next need not take it from the system again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+heap_piece_bytes_max: Final = 32 * 1024 * 1024
+"""Larger pieces of memory are taken from the system by themselves, and given back at once; the most that the GNU C
+library allows."""
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def keep_freed_memory(kept_bytes_max: int) -> bool:
+    """Have the C library keep this much free memory at the end of the heap, instead of giving back what it can.
+
+    The system clears each page that it gives out, which takes as long as the copy into it. Buffers of a megabyte are
+    freed and taken all the time where data passes. ``False`` where the C library has no such settings (``mallopt(3)``
+    of the GNU one): then all is as it was.
+    """
+    import ctypes  # processes that pass no data need nothing of it
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, heap_piece_bytes_max)) and bool(mallopt(_M_TRIM_THRESHOLD, kept_bytes_max))
