@@ -54,7 +54,7 @@ class FilesystemChunkStorage:
         sync: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self._root = os.path.abspath(root)
+        self._root = str(Path(root).absolute())
         self._incoming = os.path.join(self._root, TEMPORARY)
         self._sync = sync
         self._files = FileWriter(sync=sync)
