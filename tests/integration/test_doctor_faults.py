@@ -95,6 +95,15 @@ def test_old_scopes_of_earlier_runs_are_removed_and_no_others(cluster: Standalon
     assert not [check for check in doctor(cluster)["checks"] if check["check"] == "clean-up"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell that runs the tests in the background has them ignore SIGINT, and so what they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_interrupted_removes_its_scope(cluster: StandaloneProcess, number: signal.Signals) -> None:
     before = scratch_scopes(cluster)
