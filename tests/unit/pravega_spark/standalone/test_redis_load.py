@@ -1,14 +1,20 @@
-"""What the standalone asks of a Redis that has loaded its append-only file."""
+"""What the standalone asks of a Redis that has loaded its append-only file, and how it has Redis use memory."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError
 
 from pravega_spark.standalone import redis_and_minio
-from pravega_spark.standalone.redis_and_minio import RedisChild, aof_rewrite_bytes
+from pravega_spark.standalone.redis_and_minio import RedisChild, aof_rewrite_bytes, redis_allocator_variables
+from pravega_spark.standalone.supervisor import ChildSpec
+from tests.support.eventually import eventually_blocking
 
 GIB = 1 << 30
 LARGE = 4 * GIB
@@ -68,3 +74,28 @@ def test_the_size_is_in_the_settings(tmp_path: Path) -> None:
     RedisChild("redis", tmp_path, tmp_path / "redis.sock", 1_000, LARGE).spec(tmp_path, tmp_path)
     lines = (tmp_path / "redis.conf").read_text().splitlines()
     assert {"auto-aof-rewrite-min-size 4294967296", "maxmemory 1000"} <= set(lines)
+
+
+def decay_ms(spec: ChildSpec, socket: Path) -> int:
+    """How long a Redis that is started so keeps freed memory."""
+    child = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, stdout=subprocess.DEVNULL)
+    try:
+        eventually_blocking(socket.exists, "a Redis that listens", 10.0)
+        with Redis(unix_socket_path=str(socket), decode_responses=True) as redis:
+            if not redis.info("memory")["mem_allocator"].startswith("jemalloc"):
+                pytest.skip("this Redis has no jemalloc")
+            (found,) = re.findall(r"opt\.dirty_decay_ms: (\d+)", redis.execute_command("MEMORY", "MALLOC-STATS"))
+            return int(found)
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def test_redis_keeps_freed_memory_for_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = RedisChild("redis", tmp_path, tmp_path / "redis.sock", 16 << 20, LARGE)
+    for name in redis_allocator_variables:
+        monkeypatch.delenv(name, raising=False)
+    assert decay_ms(child.spec(tmp_path, tmp_path), child.socket) == 60_000
+    for name in redis_allocator_variables:  # as somebody wants it
+        monkeypatch.setenv(name, "dirty_decay_ms:1234")
+    assert decay_ms(child.spec(tmp_path, tmp_path), child.socket) == 1_234
