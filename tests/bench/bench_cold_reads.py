@@ -106,13 +106,13 @@ class PlainClient:
 
 
 def fill(cluster: StandaloneProcess, plain: PlainClient, total: int) -> str:
-    """Write the segment, and wait until Tier 2 has it; returns its name."""
+    """Write the segment, at least so long, and wait until Tier 2 has it; returns its name."""
     with StreamClient(cluster.controller_uri) as client:
         client.controller.create_scope(scope)
         client.controller.create_stream(scope, stream, StreamConfiguration(ScalingPolicy.fixed(1)))
         body = random.Random(1).randbytes(write_bytes)
         with ByteStream(client, scope, stream) as file:
-            for _ in range(total // write_bytes):
+            for _ in range(-(-total // write_bytes)):
                 file.write(body)
         name = segment_name(scope, stream, client.controller.current_segments(scope, stream)[0].segment_id)
     eventually_blocking(
