@@ -50,7 +50,7 @@ def worker_gateway(controller: Controller) -> StreamGateway:
 
 @_once_in_a_process
 def arm_failpoints() -> None:
-    """Arm the failpoints that the environment names. (A fork of a process that is armed reads its own environment.)"""
+    """Arm the failpoints that the environment names."""
     arm_from_environment()
 
 

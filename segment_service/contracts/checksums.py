@@ -36,10 +36,9 @@ def joined_checksum(first: int, second: int, second_bytes: int) -> int:
     more takes 36 to 70.
     """
     position = 0
-    while second_bytes:
-        if digit := second_bytes & _digit_max:
-            first = _moved(first, _table(position, digit))
-        second_bytes >>= _digit_bits
+    while second_bytes >> position:
+        if zeros := second_bytes & _digit_max << position:
+            first = _moved(first, _table(zeros))
         position += _digit_bits
     return first ^ second
 
@@ -54,20 +53,14 @@ def _moved(checksum: int, table: _Table) -> int:
 
 
 @cache
-def _table(position: int, digit: int) -> _Table:
-    """Moves a checksum past ``digit << position`` zeros; 4 KiB, for each digit at each position that comes."""
-    if digit & digit - 1:  # past its lowest bit, then past the others
-        lowest = digit & -digit
-        return _table_of(
-            lambda checksum: _moved(_moved(checksum, _table(position, lowest)), _table(position, digit - lowest))
-        )
-    if digit > 1:
-        half = _table(position, digit >> 1)
-    elif position:
-        half = _table(position - _digit_bits, 1 << _digit_bits - 1)
-    else:
+def _table(zeros: int) -> _Table:
+    """Moves a checksum past so long a stretch of zeros; 4 KiB, for each digit at each position that comes."""
+    if zeros == 1:
         return _table_of(lambda checksum: crc32c(b"\0", checksum) ^ crc32c(b"\0"))
-    return _table_of(lambda checksum: _moved(_moved(checksum, half), half))
+    lowest = zeros & -zeros
+    part = zeros >> 1 if zeros == lowest else lowest
+    one, other = _table(part), _table(zeros - part)
+    return _table_of(lambda checksum: _moved(_moved(checksum, one), other))
 
 
 def _table_of(move: Callable[[int], int]) -> _Table:

@@ -12,6 +12,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -47,7 +48,7 @@ class FileWriter:
         """Whether large files go past the page cache; ``False`` from the first refusal on."""
         return self._is_direct
 
-    def write_new(self, path: str | os.PathLike[str], data: Sequence[Buffer]) -> None:
+    def write_new(self, path: str | Path, data: Sequence[Buffer]) -> None:
         """Make the file, durable when this returns. ``FileExistsError`` if there is one, ``OSError``."""
         length = sum(map(len, data))
         if self._is_direct and length >= direct_bytes_min:
@@ -58,11 +59,13 @@ class FileWriter:
                 if error.errno not in _REFUSALS:
                     raise
                 self._is_direct = False
-                self._log.info("the file system takes no direct writes, the page cache is used", path=os.fspath(path))
+                self._log.info(
+                    "the file system takes no direct writes, the page cache is used", path=os.path.dirname(path)
+                )
                 remove_file(path)
         self._write(path, 0, lambda descriptor: write_all(descriptor, data))
 
-    def _write(self, path: str | os.PathLike[str], flags: int, fill: Callable[[int], None]) -> None:
+    def _write(self, path: str | Path, flags: int, fill: Callable[[int], None]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o644)
         try:
             fill(descriptor)

@@ -126,7 +126,7 @@ class FilesystemChunkStorage:
 
     def _put(self, name: str, data: Sequence[Buffer]) -> None:
         target = self._path(name)
-        check(not os.path.lexists(target), "a chunk name was used twice", name=name)
+        check(not os.path.exists(target), "a chunk name was used twice", name=name)
         temporary = self._temporary()
         try:
             self._files.write_new(temporary, data)
@@ -218,9 +218,9 @@ class FilesystemChunkStorage:
 
     def _delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
         failed = each(names, self._delete)
-        for folder in {os.path.dirname(self._path(name)) for name in names} - {self._root}:
+        for folder in {os.path.dirname(name) for name in names} - {""}:
             with contextlib.suppress(OSError):  # not empty, or gone already
-                os.rmdir(folder)
+                os.rmdir(os.path.join(self._root, folder))
         return failed
 
     def _delete(self, name: str) -> None:

@@ -38,7 +38,7 @@ def _sync(path: str | Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def remove_file(path: str | os.PathLike[str]) -> None:
+def remove_file(path: str | Path) -> None:
     """Remove the file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

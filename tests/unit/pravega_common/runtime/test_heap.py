@@ -27,15 +27,14 @@ def take_and_free():
     buffers = [bytearray(1 << 20) for _ in range({BUFFERS})]
     return faults() - before
 
-kept = keep_freed_memory(int(sys.argv[1])) if len(sys.argv) > 1 else None
-print(kept, take_and_free(), take_and_free())
+print(keep_freed_memory(int(sys.argv[1])), take_and_free(), take_and_free())
 """
 """A process of its own: the settings are those of a process, and nobody else allocates in it."""
 
 
-def run(*arguments: str) -> tuple[str, int, int]:
+def run(kept_bytes_max: int) -> tuple[str, int, int]:
     output = subprocess.run(
-        [sys.executable, "-c", _TAKE_AND_FREE, *arguments], check=True, capture_output=True, text=True
+        [sys.executable, "-c", _TAKE_AND_FREE, str(kept_bytes_max)], check=True, capture_output=True, text=True
     ).stdout
     kept, first, second = output.split()
     return kept, int(first), int(second)
@@ -44,11 +43,11 @@ def run(*arguments: str) -> tuple[str, int, int]:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than that of GNU keeps what it wants")
 def test_what_was_freed_is_taken_again_without_fresh_pages() -> None:
     fresh = BUFFERS * PAGES_OF_A_BUFFER * 9 // 10
-    kept, first, second = run(str(BUFFERS << 21))
+    kept, first, second = run(BUFFERS << 21)
     assert kept == "True"
     assert first > fresh
     assert second < fresh / 10
-    _, first, second = run(str(1 << 20))  # too little for all of them
+    _, first, second = run(1 << 20)  # too little for all of them
     assert first > fresh and second > fresh / 2
 
 
