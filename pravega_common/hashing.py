@@ -15,6 +15,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
+from pravega_common.arrow_numbers import numbers_of, valid_of
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import primary_segment_name
 
@@ -160,12 +161,12 @@ def positions_of_keys(keys: Sequence[str | None] | pa.Array[Any] | pa.ChunkedArr
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         distinct = np.append(positions_of_keys(array.dictionary), np.nan)
-        indices = array.indices.fill_null(len(array.dictionary)).to_numpy(zero_copy_only=False)
-        taken: npt.NDArray[np.float64] = distinct[indices.astype(np.int64)]
+        indices = np.where(valid_of(array.indices), numbers_of(array.indices), len(array.dictionary))
+        taken: npt.NDArray[np.float64] = distinct[indices]
         return taken
     result = _positions_of_texts(array.cast(pa.large_string()))
     if array.null_count:
-        result[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        result[~valid_of(array)] = np.nan
     return result
 
 

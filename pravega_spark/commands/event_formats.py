@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
+from pravega_common.arrow_numbers import numbers_of
 from pravega_common.errors import InvalidArgument
 from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.framing import event_bytes_max
@@ -214,7 +215,7 @@ def _as_lines(events: pa.Array, offsets: Int64s, segment_id: int) -> bytes | mem
 
 
 def _with_lengths(events: pa.Array, offsets: Int64s, segment_id: int) -> bytes | memoryview:
-    lengths = pc.binary_length(events).to_numpy(zero_copy_only=False).astype(">u4")
+    lengths = numbers_of(pc.binary_length(events)).astype(">u4")
     ends = np.arange(len(events) + 1, dtype=np.int32) * _LENGTH.size
     heads = pa.Array.from_buffers(pa.binary(), len(events), [None, pa.py_buffer(ends), pa.py_buffer(lengths)])
     return _joined([heads, events])

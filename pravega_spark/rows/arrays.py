@@ -1,7 +1,8 @@
 """Makes Arrow arrays from NumPy arrays and constants without ``pa.array`` and ``pa.scalar``.
 
 The first of those calls in a process imports pandas where that is installed (0.25 s of CPU), to see whether the values
-are its own. Reads make all their columns here, so that no process which only plans or reads imports it.
+are its own. So columns are made here, and numbers out of them come from ``pravega_common.arrow_numbers``: a process
+that plans or reads does not import it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pravega_common.arrow_numbers import Flags, bits_of
+
 Int64s = npt.NDArray[np.int64]
 
 _NUMBERS: Final = {pa.int32(): np.int32, pa.int64(): np.int64}
 
 
-def number_array(numbers: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Integers without nulls as an array of ``kind`` (int32 or int64), in the memory that they are in if they fit."""
+def number_array(numbers: npt.NDArray[Any], kind: pa.DataType, valid: Flags | None = None) -> pa.Array:
+    """Integers as an array of ``kind`` (int32 or int64), in the memory that they are in if they fit.
+
+    ``valid``: which of them are not null; all, if it is not given.
+    """
     values = np.ascontiguousarray(numbers, dtype=_NUMBERS[kind])
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    validity = None if valid is None else bits_of(valid)
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(values)])
 
 
 def constant_array(value: str | int, kind: pa.DataType, count: int) -> pa.Array:

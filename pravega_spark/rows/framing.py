@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pravega_common.arrow_numbers import numbers_of
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_spark.rows.arrays import Int64s, empty_value, number_array
 from pravega_streams.event import write_budget
@@ -71,9 +72,7 @@ def event_lengths(events: pa.Array) -> Int64s:
         raise InvalidArgument(
             f"{events.null_count} of {len(events)} events are null; filter them out or give them a value"
         )
-    import pyarrow.compute as pc  # 30 ms of CPU that a planner spares.
-
-    lengths: Int64s = pc.binary_length(events).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths = _lengths(events)
     if len(lengths) and (longest := int(lengths.max())) > event_bytes_max:
         too_long = int((lengths > event_bytes_max).sum())
         raise InvalidArgument(
@@ -81,6 +80,19 @@ def event_lengths(events: pa.Array) -> Int64s:
             "store large values elsewhere and write a reference"
         )
     return lengths
+
+
+def _lengths(events: pa.Array) -> Int64s:
+    kind = events.type
+    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    borders = events.buffers()[1]
+    if borders is not None and (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        width = np.dtype(np.int64 if is_wide else np.int32)
+        ends = np.frombuffer(borders, dtype=width, count=len(events) + 1, offset=events.offset * width.itemsize)
+        return np.diff(ends).astype(np.int64)
+    import pyarrow.compute as pc  # 30 ms of CPU that a planner spares.
+
+    return numbers_of(pc.binary_length(events)).astype(np.int64)
 
 
 def frame_events(events: pa.Array, lengths: Int64s, order: Int64s | None = None) -> FramedEvents:

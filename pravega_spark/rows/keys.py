@@ -9,6 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pravega_common.arrow_numbers import flags_of
+from pravega_spark.rows.arrays import number_array
+
 _UTF8: Final = (
     r"^(?:[\x00-\x7F]|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}"
     r"|\xED[\x80-\x9F][\x80-\xBF]|\xF0[\x90-\xBF][\x80-\xBF]{2}|[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2})*$"
@@ -29,13 +32,13 @@ def key_texts(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        is_text = pc.match_substring_regex(keys, _UTF8).fill_null(True)
+        is_text = pc.or_kleene(pc.match_substring_regex(keys, _UTF8), pc.is_null(keys))
     others = pc.invert(is_text)
     found = pa.concat_arrays([keys.filter(is_text).cast(pa.string()), _latin_texts(keys.filter(others))])
     # Where each value went: the texts come first, in their order, and the others follow.
-    mask = is_text.to_numpy(zero_copy_only=False)
+    mask = flags_of(is_text)
     places = np.where(mask, np.cumsum(mask) - 1, int(mask.sum()) + np.cumsum(~mask) - 1)
-    return found.take(pa.array(places))
+    return found.take(number_array(places, pa.int64()))
 
 
 def _latin_texts(keys: Any) -> pa.Array:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pravega_common.arrow_numbers import Flags, bits_of, numbers_of, valid_of
 from pravega_common.errors import InvalidArgument
-from pravega_spark.rows.arrays import Int64s, empty_value
+from pravega_spark.rows.arrays import Int64s, empty_value, number_array
 from pravega_spark.rows.keys import key_texts
 from pravega_spark.rows.texts import is_utf8
 
@@ -41,7 +42,6 @@ _null_value: Final = -1
 _shown_bytes: Final = 16
 """Bytes of an event that is no record that an error shows."""
 
-_Mask = npt.NDArray[np.bool_]
 _BYTES: Final = pa.large_binary()
 _NOTHING: Final = empty_value(_BYTES)
 
@@ -66,7 +66,7 @@ def pack_records(
     heads: npt.NDArray[Any] = np.zeros(count, dtype=_HEAD)
     heads["magic"], heads["version"] = RECORD_MAGIC, RECORD_VERSION
     for column, bit in ((key_bytes, _KEY), (value_bytes, _VALUE), (header_bytes, _HEADERS), (times, _TIMESTAMP)):
-        heads["present"] |= np.where(_valid(column), np.uint8(bit), np.uint8(0))
+        heads["present"] |= np.where(valid_of(column), np.uint8(bit), np.uint8(0))
     heads["timestamp"] = _numbers(times)
     heads["key_bytes"] = _numbers(pc.binary_length(key_bytes))
     heads["headers_bytes"] = _numbers(pc.binary_length(header_bytes))
@@ -84,14 +84,14 @@ def _packed_headers(headers: pa.Array) -> pa.Array:
     names, values = names.cast(_BYTES), values.cast(_BYTES)
     lengths: npt.NDArray[Any] = np.empty(len(names), dtype=_PAIR)
     lengths["name_bytes"] = _numbers(pc.binary_length(names))
-    lengths["value_bytes"] = np.where(_valid(values), _numbers(pc.binary_length(values)), _null_value)
+    lengths["value_bytes"] = np.where(valid_of(values), _numbers(pc.binary_length(values)), _null_value)
     texts = _joined(names, values)
     section = _joined(
         _cut(np.arange(len(counts) + 1) * _count_bytes, counts.astype(">u4")),
         _cut(firsts * _PAIR.itemsize, lengths),
         _cut(_offsets(texts)[firsts], texts.buffers()[2]),
     )
-    return pc.if_else(pc.is_valid(headers), section, pa.scalar(None, _BYTES))
+    return pc.if_else(pc.is_valid(headers), section, pa.nulls(1, _BYTES)[0])
 
 
 def _as_bytes(column: pa.Array | None, count: int) -> pa.Array:
@@ -121,13 +121,7 @@ def _offsets(column: pa.Array) -> Int64s:
 
 def _numbers(column: pa.Array) -> Int64s:
     """Nulls are 0."""
-    found: Int64s = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
-
-
-def _valid(column: pa.Array) -> _Mask:
-    found: _Mask = pc.is_valid(column).to_numpy(zero_copy_only=False)
-    return found
+    return np.where(valid_of(column), numbers_of(column), 0).astype(np.int64)
 
 
 def _sums(counts: Int64s) -> Int64s:
@@ -174,7 +168,7 @@ class RecordParts:
     def timestamps(self, kind: pa.DataType) -> pa.Array:
         """``kind``: a timestamp in microseconds."""
         micros = self._heads["timestamp"].astype(np.int64)
-        return pa.array(micros, pa.int64(), mask=~self._has(_TIMESTAMP)).cast(kind)
+        return number_array(micros, pa.int64(), self._has(_TIMESTAMP)).cast(kind)
 
     def headers(self, kind: pa.DataType) -> pa.Array:
         """``kind``: list of structs of a string and a binary. ``NotARecord`` for headers that are damaged."""
@@ -201,8 +195,8 @@ class RecordParts:
         entries = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
         counts_of_all = np.zeros(len(has), dtype=np.int64)
         counts_of_all[rows] = counts
-        places = pa.array(_sums(counts_of_all).astype(np.int32))
-        buffers: list[Any] = [pa.array(has).buffers()[1], places.buffers()[1]]
+        places = _sums(counts_of_all).astype(np.int32)
+        buffers: list[Any] = [bits_of(has), pa.py_buffer(places)]
         return pa.Array.from_buffers(kind, len(has), buffers, children=[entries])
 
     def _header_counts(self, rows: Int64s) -> Int64s:
@@ -260,15 +254,15 @@ class RecordParts:
         ):
             self._refuse(held & ~self._has(bit), "a part that its flags call null has bytes")
 
-    def _refuse(self, wrong: _Mask, why: str) -> None:
+    def _refuse(self, wrong: Flags, why: str) -> None:
         if wrong.any():
             raise NotARecord(int(wrong.argmax()), f"{why}; it is damaged, or was never a record")
 
-    def _has(self, bit: int) -> _Mask:
-        found: _Mask = (self._heads["present"] & bit) != 0
+    def _has(self, bit: int) -> Flags:
+        found: Flags = (self._heads["present"] & bit) != 0
         return found
 
-    def _absent(self) -> _Mask:
+    def _absent(self) -> Flags:
         return np.zeros(len(self._starts), dtype=np.bool_)
 
     def _structs(self, places: Int64s, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -279,7 +273,8 @@ class RecordParts:
         return np.ascontiguousarray(windows[places]).view(kind)[:, 0]
 
 
-def _taken(data: pa.Buffer, borders: npt.NDArray[np.int32], which: Int64s, is_null: _Mask | None = None) -> pa.Array:
+def _taken(data: pa.Buffer, borders: npt.NDArray[np.int32], which: Int64s, is_null: Flags | None = None) -> pa.Array:
     """Some of the pieces between the borders, copied; null where ``is_null``."""
     buffers: list[Any] = [None, pa.py_buffer(borders), data]
-    return pa.Array.from_buffers(pa.binary(), len(borders) - 1, buffers).take(pa.array(which, mask=is_null))
+    indexes = number_array(which, pa.int64(), None if is_null is None else ~is_null)
+    return pa.Array.from_buffers(pa.binary(), len(borders) - 1, buffers).take(indexes)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pravega_common.arrow_numbers import numbers_of
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import split_scoped_name, validate_stream_name
 from pravega_spark.options.definitions import streams_per_task_default
 from pravega_spark.options.given import StreamName
-from pravega_spark.rows.arrays import Int64s
+from pravega_spark.rows.arrays import Int64s, number_array
 from pravega_spark.rows.columns import SinkColumns
 
 
@@ -59,9 +60,9 @@ class Destinations:
             return
         # A stream may be there under two spellings, whose rows must stay in their order.
         ranks = {name: rank for rank, name in enumerate(streams)}
-        indexes = np.array([ranks[name] for name in named])[encoded.indices.to_numpy(zero_copy_only=False)]
+        indexes = np.array([ranks[name] for name in named])[numbers_of(encoded.indices)]
         order = np.argsort(indexes, kind="stable")
-        taken, first = rows.take(pa.array(order)), 0
+        taken, first = rows.take(number_array(order, pa.int64())), 0
         for stream, count in zip(streams, np.bincount(indexes, minlength=len(streams)).tolist(), strict=True):
             yield StreamRows(stream, taken.slice(first, count), lengths[order[first : first + count]])
             first += count

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pytest
 from pravega_common.names import segment_name
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.rows.record_envelope import pack_records
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.partition_reader import SpanPartition
 from pravega_spark.source.range_planner import Span
@@ -114,3 +116,22 @@ def test_a_worker_that_writes() -> None:
     )
     assert "pravega_spark.sink.transaction_writer" in loaded
     assert not loaded & (ANYWHERE | READING | COMMITS | {"pravega_spark.source.batch_reader"})
+
+
+def test_a_worker_that_reads_records() -> None:
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    events = pack_records(
+        pa.array([b"one", b"two", b""]),
+        pa.array(["a", None, "c"]),
+        pa.array([[{"key": "name", "value": b"v"}], [], None], headers),
+        pa.array([noon, None, noon], pa.timestamp("us", "UTC")),
+    )
+    program = (
+        "import pickle, pyarrow\nfrom pravega_spark.rows.record_envelope import RecordParts\n"
+        "events, headers, time = pickle.load(sys.stdin.buffer)\nparts = RecordParts(events)\n"
+        "columns = [parts.keys(), parts.values(), parts.timestamps(time), parts.headers(headers)]\n"
+        "assert [column.null_count for column in columns] == [1, 0, 1, 1]"
+    )
+    given = (events.cast(pa.binary()), headers, pa.timestamp("us", "UTC"))
+    assert not loaded_by(program, pickle.dumps(given)) & (ANYWHERE | CONTROLLER | COMMITS)
