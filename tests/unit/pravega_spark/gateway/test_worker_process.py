@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -23,6 +25,7 @@ from tests.support.fakes.stream_gateway import address_scheme, open_address
 def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
     monkeypatch.setattr(worker_process, "_done", set())
+    monkeypatch.setattr(worker_process, "_modules_when_frozen", {})
     yield
     gc.unfreeze()
 
@@ -35,6 +38,17 @@ def test_what_is_there_at_the_first_call_is_left_out() -> None:
     freeze_imported_objects()
     assert gc.get_freeze_count() <= frozen
     assert any(found is later for found in gc.get_objects())
+
+
+def test_what_was_imported_since_is_left_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark imports pandas when the first task that writes ends."""
+    freeze_imported_objects()
+    frozen = gc.get_freeze_count()
+    later = ModuleType("later")
+    later.held = [[index] for index in range(1_000)]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "later", later)
+    freeze_imported_objects()
+    assert gc.get_freeze_count() > frozen + 1_000
 
 
 def test_the_first_use_of_a_store_by_spark_spares_the_process(tmp_path: Path) -> None:
