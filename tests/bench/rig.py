@@ -135,7 +135,7 @@ def _session(jars: Sequence[Path], folder: Path) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
-        .config("spark.sql.execution.arrow.maxBytesPerBatch", "4194304")
+        .config("spark.sql.execution.arrow.maxBytesPerBatch", "16777216")
         .config("spark.sql.streaming.numRecentProgressUpdates", str(progress_updates_max))
     )
     if jars:
