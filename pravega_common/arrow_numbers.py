@@ -20,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def numbers_of(array: pa.Array[Any]) -> npt.NDArray[Any]:
-    """The values of an integer array, read-only, in the memory that they are in; at a null stands any number."""
+    """Returns the values of an integer array, read-only, in the memory they are in; any number stands at a null."""
     import pyarrow as pa  # Not at the top: who imports this has columns now and then only.
 
     check(pa.types.is_integer(array.type), "numbers are asked of another type", type=str(array.type))
@@ -33,13 +33,13 @@ def numbers_of(array: pa.Array[Any]) -> npt.NDArray[Any]:
 
 
 def flags_of(array: pa.Array[Any]) -> Flags:
-    """The values of a boolean array without nulls."""
+    """Returns the values of a boolean array without nulls."""
     check(array.null_count == 0, "flags with nulls", nulls=array.null_count)
     return _bits(array.buffers()[1], array.offset, len(array))
 
 
 def valid_of(array: pa.Array[Any]) -> Flags:
-    """Which values of an array of any type are not null."""
+    """Tells which values of an array of any type are not null."""
     if not array.null_count:
         return np.ones(len(array), dtype=np.bool_)
     validity = array.buffers()[0]
@@ -49,7 +49,7 @@ def valid_of(array: pa.Array[Any]) -> Flags:
 
 
 def bits_of(flags: Flags) -> pa.Buffer:
-    """The bitmap of flags, as Arrow keeps values of booleans and which values are not null."""
+    """Returns the bitmap of flags, as Arrow keeps booleans and which values are not null."""
     import pyarrow as pa
 
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
