@@ -86,7 +86,7 @@ def _lengths(events: pa.Array) -> Int64s:
     kind = events.type
     is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     borders = events.buffers()[1]
-    if borders is not None and (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+    if len(events) and (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):  # else there may be none
         width = np.dtype(np.int64 if is_wide else np.int32)
         ends = np.frombuffer(borders, dtype=width, count=len(events) + 1, offset=events.offset * width.itemsize)
         return np.diff(ends).astype(np.int64)

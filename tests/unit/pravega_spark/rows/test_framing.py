@@ -24,6 +24,19 @@ def frame_all(events: list[bytes], kind: pa.DataType | None = None) -> bytes:
     return b"".join(block.data for block in framing.blocks_by_segment(array, framing.event_lengths(array), None))
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
+def test_lengths(kind: pa.DataType) -> None:
+    events = pa.array(["one", "", "three"], kind)
+    for first, count in ((0, 3), (1, 2), (2, 1), (3, 0)):
+        assert framing.event_lengths(events.slice(first, count)).tolist() == [3, 0, 5][first : first + count]
+
+
+def test_lengths_of_nothing_without_borders() -> None:
+    """Arrow allows a column of no values to have no borders."""
+    nothing = pa.py_buffer(b"")
+    assert framing.event_lengths(pa.Array.from_buffers(pa.binary(), 0, [None, nothing, nothing])).tolist() == []
+
+
 def read_all(data: bytes, window_bytes: int = 64, step: int = 1000) -> tuple[list[bytes], list[int], int]:
     window = framing.EventWindow(100, window_bytes)
     events: list[bytes] = []
