@@ -72,7 +72,9 @@ def event_lengths(events: pa.Array) -> Int64s:
         raise InvalidArgument(
             f"{events.null_count} of {len(events)} events are null; filter them out or give them a value"
         )
-    lengths = _lengths(events)
+    import pyarrow.compute as pc  # 30 ms of CPU that a planner spares.
+
+    lengths: Int64s = numbers_of(pc.binary_length(events)).astype(np.int64)
     if len(lengths) and (longest := int(lengths.max())) > event_bytes_max:
         too_long = int((lengths > event_bytes_max).sum())
         raise InvalidArgument(
@@ -80,19 +82,6 @@ def event_lengths(events: pa.Array) -> Int64s:
             "store large values elsewhere and write a reference"
         )
     return lengths
-
-
-def _lengths(events: pa.Array) -> Int64s:
-    kind = events.type
-    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    borders = events.buffers()[1]
-    if len(events) and (is_wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):  # else there may be none
-        width = np.dtype(np.int64 if is_wide else np.int32)
-        ends = np.frombuffer(borders, dtype=width, count=len(events) + 1, offset=events.offset * width.itemsize)
-        return np.diff(ends).astype(np.int64)
-    import pyarrow.compute as pc  # 30 ms of CPU that a planner spares.
-
-    return numbers_of(pc.binary_length(events)).astype(np.int64)
 
 
 def frame_events(events: pa.Array, lengths: Int64s, order: Int64s | None = None) -> FramedEvents:
