@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.wire import modified_utf8
@@ -32,6 +32,7 @@ from pravega_common.wire.errors import TooManyItems, WireDecodeError
 from pravega_common.wire.fields import MergedSource, PayloadReader, PayloadWriter, ShortPayload, string_bytes_max
 
 __all__ = [
+    "ReadHead",
     "WireDecodeError",
     "decode",
     "decode_by_layout",
@@ -43,6 +44,7 @@ __all__ = [
     "frame_header_bytes",
     "frame_type",
     "payload_bytes_max",
+    "read_head",
     "segment_read_parts",
 ]
 
@@ -62,6 +64,7 @@ _U16 = struct.Struct(">H")
 _I64 = struct.Struct(">q")
 _READ_BODY = struct.Struct(">qiH")
 _SEGMENT_READ_BODY = struct.Struct(">q??i")
+_DATA_LENGTH = struct.Struct(">i")
 _NUMBERED_STRING = struct.Struct(">qH")
 _SEGMENT_INFO_BODY = struct.Struct(">???qqq")
 _COUNTED_STRING = struct.Struct(">iH")
@@ -425,6 +428,42 @@ def _decode_segment_read(payload: memoryview) -> Command:
     segment = str(payload[2:body], "ascii")
     (request_id,) = _I64.unpack_from(payload, end)
     return SegmentRead(segment, offset, at_tail, end_of_segment, payload[body + 14 : end], request_id)
+
+
+class ReadHead(NamedTuple):
+    """The fields of a SegmentRead in front of its data, and where in the frame the data are."""
+
+    segment: str
+    offset: int
+    data_start: int
+    data_bytes: int
+
+    def without_data(self, frame: memoryview) -> bytes:
+        """Returns the frame, or as much of it as is there, as that of a SegmentRead with the same fields and no data."""
+        type_code, length = _HEADER.unpack_from(frame)
+        fields = frame[frame_header_bytes : self.data_start - _DATA_LENGTH.size]
+        rest = frame[self.data_start + self.data_bytes :]
+        return b"".join((_HEADER.pack(type_code, length - self.data_bytes), fields, _DATA_LENGTH.pack(0), rest))
+
+
+def read_head(frame: memoryview) -> ReadHead | None:
+    """Returns the head of a frame that may not be complete yet.
+
+    ``None`` if it is not a SegmentRead's, if not all of the head is there, and if ``decode`` would refuse it.
+    """
+    if len(frame) < frame_header_bytes + _U16.size or frame_type(frame) != SegmentRead.type_code:
+        return None
+    _, frame_length = _HEADER.unpack_from(frame)
+    (name_length,) = _U16.unpack_from(frame, frame_header_bytes)
+    name_start = frame_header_bytes + _U16.size
+    data_start = name_start + name_length + _SEGMENT_READ_BODY.size
+    if len(frame) < data_start:
+        return None
+    offset, _, _, data_bytes = _SEGMENT_READ_BODY.unpack_from(frame, name_start + name_length)
+    if not 0 <= data_bytes <= frame_header_bytes + frame_length - data_start:
+        return None
+    name = bytes(frame[name_start : name_start + name_length])
+    return ReadHead(name.decode("ascii"), offset, data_start, data_bytes) if name.isascii() else None
 
 
 _FAST_ENCODERS: dict[int, Callable[[Any], list[bytes | memoryview]]] = {

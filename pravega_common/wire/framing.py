@@ -83,6 +83,22 @@ class FrameParser:
         """Bytes received of a frame that is not complete yet."""
         return self._filled - self._parsed
 
+    @property
+    def unfinished(self) -> memoryview:
+        """The bytes received of a frame that is not complete yet, its header first."""
+        return self._readable[self._parsed : self._filled]
+
+    def restart(self, beginning: bytes) -> list[Frame]:
+        """Take ``beginning`` in place of what was received of the unfinished frame; returns it if it is complete so.
+
+        For a receiver that took the bulk of the frame itself, and so shortened it: what follows takes little room.
+        """
+        self._parsed = self._filled = 0
+        self._next_size = buffer_bytes_min
+        self._set_buffer(self._new_buffer(len(beginning) + 2 * receive_bytes_min))
+        self._buffer[: len(beginning)] = beginning
+        return self.buffer_updated(len(beginning))
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Free space for the transport to write to; never empty."""
         if self.failure is not None:
@@ -154,5 +170,8 @@ class FrameParser:
         fresh[: len(unfinished)] = unfinished
         self._filled = len(unfinished)
         self._parsed = 0
-        self._buffer = fresh
-        self._readable = fresh.toreadonly()
+        self._set_buffer(fresh)
+
+    def _set_buffer(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._readable = buffer.toreadonly()

@@ -47,7 +47,9 @@ class RangeSource(Protocol):
 
     position: int
 
-    def read_into(self, target: memoryview) -> int: ...
+    def read_into(self, target: memoryview) -> int:
+        """Returns the bytes written, 0 only at the end of the range; fewer than the target takes at any time before."""
+        ...
 
     def close(self) -> None: ...
 

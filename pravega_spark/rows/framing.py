@@ -268,7 +268,10 @@ def events_of(data: memoryview, index: EventLayout) -> pa.Array:
     return pieces.take(number_array(np.arange(1, 2 * count, 2, dtype=np.int32), pa.int32()))
 
 
-window_bytes_default: Final = 4 * 1024 * 1024
+cut_event_bytes: Final = 256 * 1024
+"""Room for an event that the end of a window cuts off; a longer one leaves room for one reply of the two."""
+window_bytes_default: Final = 2 * 2 * 1024 * 1024 + cut_event_bytes
+"""Two replies of a store (2 MiB each) are received where they go, behind what is left of an event."""
 
 
 class EventWindow:

@@ -17,6 +17,7 @@ from pravega_common.errors import (
     UnknownOutcome,
 )
 from pravega_common.wire import commands as c
+from pravega_common.wire.codec import ReadHead
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
 from pravega_streams.connection.replies import answered_by, error_of
@@ -30,6 +31,7 @@ requests_ahead_max: Final = 3
 read_time_max_s: Final = 120.0
 """How long a reader goes without a byte, over as many stores and connections as it takes, before it gives up."""
 idle_sockets_max: Final = 8
+_NOTHING: Final = memoryview(b"")
 
 
 class ReadSockets:
@@ -105,22 +107,39 @@ class RangeReader:
         self._requests: deque[_Request] = deque()
         self._asked_up_to = start
         self._request_bytes = request_bytes_max
-        self._rest = memoryview(b"")
+        self._room = self._rest = _NOTHING
         self._replies: dict[int, c.Command] = {}
 
     def read_into(self, target: memoryview) -> int:
-        """Fill ``target`` as far as the range goes; returns the bytes written, less than its length only at the end."""
-        filled = 0
-        while filled < len(target) and self.position < self.end:
-            if not len(self._rest):
-                self._rest = self._next_reply()
-            count = min(len(self._rest), len(target) - filled)
-            target[filled : filled + count] = self._rest[:count]
-            self._rest = self._rest[count:]
-            self.position += count
-            filled += count
+        """Write what follows to ``target``; returns the bytes written, 0 only at the end of the range or without room.
+
+        A reply that fits is received where it goes, without a copy. So this ends in front of one that would not fit
+        behind others; a target with room for the rest of the range is always filled with it.
+        """
+        try:
+            filled = self._read_into(target)
+        except PravegaError:
+            raise
+        except BaseException:  # Ctrl-C: nobody knows what is on its way, and what of it was taken.
+            self._give_up()
+            raise
         if self.position == self.end:
             self.close()
+        return filled
+
+    def _read_into(self, target: memoryview) -> int:
+        filled = 0
+        while filled < len(target) and self.position < self.end:
+            room = target[filled:]
+            if filled and not len(self._rest) and self._expected_bytes() > len(room):
+                break
+            data = self._rest if len(self._rest) else self._next_reply(room)
+            count = min(len(data), len(room))
+            if data.obj is not room.obj:
+                room[:count] = data[:count]
+            self._rest = data[count:]
+            self.position += count
+            filled += count
         return filled
 
     def close(self) -> None:
@@ -140,11 +159,18 @@ class RangeReader:
 
     def _drop(self) -> None:
         self._socket = None
+        self._rest = _NOTHING
         self._requests.clear()
         self._replies.clear()
         self._asked_up_to = self.position
 
-    def _next_reply(self) -> memoryview:
+    def _expected_bytes(self) -> int:
+        """The bytes that the next reply has if the store sends all that is asked for."""
+        return self._requests[0].length if self._requests else min(self._request_bytes, self.end - self.position)
+
+    def _next_reply(self, room: memoryview) -> memoryview:
+        """The data at ``position``: the beginning of ``room`` if they fit, else a view of their own."""
+        self._room = room
         deadline_s = self._monotonic_s() + self._read_time_s
         delay_s = retry_delay_min_s
         while True:
@@ -158,9 +184,6 @@ class RangeReader:
                     raise
                 failure = error
                 self._resolver.forget(self.segment)
-            except BaseException:  # Ctrl-C: nobody knows what is on its way, and what of it was taken.
-                self._give_up()
-                raise
             self._give_up()
             if self._monotonic_s() + delay_s > deadline_s:
                 raise Unavailable(
@@ -211,11 +234,21 @@ class RangeReader:
     def _reply_to(self, request: _Request, socket: WireSocket) -> c.Command:
         """Replies to later requests may come first and are kept."""
         while request.request_id not in self._replies:
-            reply = socket.receive(lambda: has_moved(self._resolver, self.segment, socket.endpoint))
+            reply = socket.receive(lambda: has_moved(self._resolver, self.segment, socket.endpoint), self._place)
             answered = answered_by(reply, {one.request_id: one.command for one in self._requests})
             if answered is not None:
                 self._replies[answered] = reply
         return self._replies.pop(request.request_id)
+
+    def _place(self, head: ReadHead) -> memoryview | None:
+        """The room for a reply that is on its way, if it is the next and fits."""
+        oldest = self._requests[0]
+        is_next = head.segment == self.segment and head.offset == oldest.offset == self.position
+        return (
+            self._room[: head.data_bytes]
+            if is_next and head.data_bytes <= min(oldest.length, len(self._room))
+            else None
+        )
 
     def _refused(self, reply: c.Command) -> memoryview:
         error = error_of(reply, self.segment)

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import PravegaError, RejectedError, Unavailable, UnknownOutcome
+from pravega_common.invariants import check
 from pravega_common.runtime.client_tls import explained, tls_problem
 from pravega_common.runtime.local_socket import connect_locally
 from pravega_common.wire import commands as c
-from pravega_common.wire.codec import decode, encode_parts
+from pravega_common.wire.codec import ReadHead, decode, encode_parts, read_head
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import Frame, FrameParser, small_buffer
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
@@ -27,6 +28,9 @@ from pravega_streams.connection.tls_socket import TlsSocket
 
 HasMoved = Callable[[], bool]
 """Asked after a silence: whether to give the connection up, as another store has what is waited for."""
+
+Place = Callable[[ReadHead], memoryview | None]
+"""Returns where the data of the SegmentRead go that is coming, as long as they are; ``None``: to a buffer of theirs."""
 
 reply_time_max_s: Final = 30.0
 """How long ``receive`` waits by default; a tail read must bring its own limit."""
@@ -93,10 +97,13 @@ class WireSocket:
             if views and sent:
                 views[0] = views[0][sent:]
 
-    def receive(self, has_moved: HasMoved = bool) -> c.Command:
-        """The next command of the store; its bulk fields are views that stay valid. Hello is handled here."""
+    def receive(self, has_moved: HasMoved = bool, place: Place | None = None) -> c.Command:
+        """The next command of the store; its bulk fields are views that stay valid. Hello is handled here.
+
+        The data of a SegmentRead are what ``place`` gave, if it did. It has them once ``receive`` returns this reply.
+        """
         while True:
-            reply = self._next(has_moved)
+            reply = self._next(has_moved, place)
             if not isinstance(reply, c.Hello):
                 return reply
             self._greeted(reply)
@@ -115,21 +122,28 @@ class WireSocket:
         self.peer_version(has_moved)
         return bool(self._peer_extensions & extension)
 
-    def _next(self, has_moved: HasMoved) -> c.Command:
+    def _next(self, has_moved: HasMoved, place: Place | None = None) -> c.Command:
         try:
-            return self._next_reply(has_moved)
+            return self._next_reply(has_moved, place)
         except BaseException:
             self.close()
             raise
 
-    def _next_reply(self, has_moved: HasMoved) -> c.Command:
+    def _next_reply(self, has_moved: HasMoved, place: Place | None) -> c.Command:
+        placed = None
         while not self._frames:
-            self._fill(has_moved)
+            if place is not None and placed is None:
+                placed = self._receive_in_place(place, has_moved)
+            if not self._frames:
+                self._fill(has_moved)
         type_code, payload = self._frames.popleft()
         try:
             reply = decode(type_code, payload)
         except WireDecodeError as error:
             raise self._lost(error) from error
+        if placed is not None:
+            check(isinstance(reply, c.SegmentRead), "only the data of a read are received in place", reply=type(reply))
+            return reply.with_fields(data=placed)
         if isinstance(reply, c.ErrorMessage) and not (reply.request_id or reply.segment):
             raise self._lost(ConnectionRefusedError(reply.message))
         return reply
@@ -179,12 +193,34 @@ class WireSocket:
     def _fill(self, has_moved: HasMoved) -> None:
         try:
             buffer = self._parser.get_buffer()
-            count = self._patiently(lambda: self._socket.recv_into(buffer), has_moved)
-        except (OSError, WireDecodeError) as error:
+        except WireDecodeError as error:
+            raise self._lost(error) from error
+        self._frames.extend(self._parser.buffer_updated(self._receive_some(buffer, has_moved)))
+
+    def _receive_in_place(self, place: Place, has_moved: HasMoved) -> memoryview | None:
+        """Receive all data of the frame that is coming where they go; it is then complete without them, or soon."""
+        frame = self._parser.unfinished
+        head = read_head(frame)
+        target = None if head is None else place(head)
+        if head is None or target is None:
+            return None
+        check(len(target) == head.data_bytes, "a read has another length than its place", head=head, place=len(target))
+        data = frame[head.data_start : head.data_start + head.data_bytes]
+        count = len(data)
+        target[:count] = data
+        while count < len(target):
+            count += self._receive_some(target[count:], has_moved)
+        self._frames.extend(self._parser.restart(head.without_data(frame)))
+        return target
+
+    def _receive_some(self, target: memoryview, has_moved: HasMoved) -> int:
+        try:
+            count = self._patiently(lambda: self._socket.recv_into(target), has_moved)
+        except OSError as error:
             raise self._lost(error) from error
         if count == 0:
             raise self._lost(ConnectionResetError("the store closed the connection"))
-        self._frames.extend(self._parser.buffer_updated(count))
+        return count
 
     def _lost(self, error: Exception) -> PravegaError:
         try:

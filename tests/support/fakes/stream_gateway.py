@@ -60,6 +60,7 @@ from pravega_common.names import (
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_spark.rows.arrays import Int64s
 from pravega_streams import errors
+from pravega_streams.batch.range_reader import request_bytes_max
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
 
@@ -551,7 +552,10 @@ class FakeRange:
     def read_into(self, target: memoryview) -> int:
         filled = 0
         while filled < len(target) and self.position < self._end:
-            wanted = min(len(target) - filled, self._end - self.position)
+            expected, room = min(request_bytes_max, self._end - self.position), len(target) - filled
+            if filled and expected > room:
+                break
+            wanted = min(expected, room)
             data = self._gateway.read(self._segment, self.position, wanted)
             check(len(data) > 0, "read past the end", segment=self._segment, position=self.position)
             target[filled : filled + len(data)] = data

@@ -38,8 +38,8 @@ def sockets() -> Iterator[ReadSockets]:
 def read(reader: RangeReader, step: int = 1_000_000) -> bytes:
     got, buffer = b"", bytearray(step)
     while count := reader.read_into(memoryview(buffer)):
-        assert count == step or reader.position == reader.end
         got += buffer[:count]
+    assert reader.position == reader.end
     return got
 
 
@@ -48,6 +48,94 @@ def read(reader: RangeReader, step: int = 1_000_000) -> bytes:
 def test_exactly_the_range(store: FakeStore, sockets: ReadSockets, start: int, end: int, reply_bytes: int) -> None:
     store.read_bytes_max = reply_bytes
     assert read(RangeReader(SEGMENT, start, end, store, sockets)) == store.segments[SEGMENT].data[start:end]
+
+
+@pytest.fixture
+def buffered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the buffers that connections receive to."""
+    sizes: list[int] = []
+
+    def small_buffer(size: int) -> memoryview:
+        sizes.append(size)
+        return framing.small_buffer(size)
+
+    monkeypatch.setattr(blocking, "small_buffer", small_buffer)
+    return sizes
+
+
+def test_replies_that_fit_are_received_where_they_go(
+    store: FakeStore, sockets: ReadSockets, buffered: list[int]
+) -> None:
+    reader, target = RangeReader(SEGMENT, 11, 10_000_000, store, sockets), bytearray(9_999_989)
+    assert reader.read_into(memoryview(target)) == len(target)
+    assert target == store.segments[SEGMENT].data[11:]
+    assert sum(buffered) < 0.05 * len(target)
+
+
+def test_a_target_that_takes_no_whole_reply_gets_the_bytes_all_the_same(
+    store: FakeStore, sockets: ReadSockets, buffered: list[int]
+) -> None:
+    assert read(RangeReader(SEGMENT, 0, 3_000_000, store, sockets), 9_999) == store.segments[SEGMENT].data[:3_000_000]
+    assert sum(buffered) > 3_000_000
+
+
+def test_reading_ends_in_front_of_a_reply_that_does_not_fit_behind_others(
+    store: FakeStore, sockets: ReadSockets, buffered: list[int]
+) -> None:
+    reader, room = RangeReader(SEGMENT, 0, 10_000_000, store, sockets), 2 * range_reader.request_bytes_max + 1_000
+    target = memoryview(bytearray(room))
+    assert [reader.read_into(target) for _ in range(4)] == [
+        room - 1_000,
+        room - 1_000,
+        10_000_000 - 2 * (room - 1_000),
+        0,
+    ]
+    assert sum(buffered) < 0.05 * 10_000_000
+
+
+def test_replies_that_come_in_another_order_are_put_in_theirs(store: FakeStore, sockets: ReadSockets) -> None:
+    """A store sends less than was asked for, so what is missing is asked for behind the later requests."""
+    seen = 0
+
+    def shorter(command: c.Command) -> c.Command | None:
+        nonlocal seen
+        seen += isinstance(command, c.ReadSegment)
+        if seen != 1 or not isinstance(command, c.ReadSegment):
+            return None
+        data = bytes(store.segments[SEGMENT].data[command.offset : command.offset + 70_000])
+        return c.SegmentRead(SEGMENT, command.offset, False, False, data, command.request_id)
+
+    store.before = shorter
+    assert (
+        read(RangeReader(SEGMENT, 5, 9_000_005, store, sockets), 9_000_000) == store.segments[SEGMENT].data[5:9_000_005]
+    )
+
+
+@pytest.mark.parametrize("wrong", ["offset", "length", "ids exchanged"])
+def test_a_reply_to_another_request_is_not_taken_for_this_one(
+    store: FakeStore, sockets: ReadSockets, wrong: str
+) -> None:
+    """Where the head lets its data be placed, the rest of it may not, and the data are not counted."""
+    wrong_replies_left = 2
+
+    def before(command: c.Command) -> c.Command | None:
+        nonlocal wrong_replies_left
+        if not isinstance(command, c.ReadSegment) or not wrong_replies_left:
+            return None
+        wrong_replies_left -= 1
+        offset, length, request_id = command.offset, command.suggested_length, command.request_id
+        if wrong == "ids exchanged":
+            request_id += 1 if wrong_replies_left else -1
+        data = bytes(length - 10 if wrong == "length" else length)
+        return c.SegmentRead(SEGMENT, offset - (wrong == "offset"), False, wrong == "length", data, request_id)
+
+    store.before = before
+    end = 500 + 2 * range_reader.request_bytes_max
+    if wrong == "length":
+        with pytest.raises(InvalidArgument, match="sealed"):
+            read(RangeReader(SEGMENT, 500, end, store, sockets), end)
+    else:
+        assert read(RangeReader(SEGMENT, 500, end, store, sockets), end) == store.segments[SEGMENT].data[500:end]
 
 
 def test_connection_is_used_again(store: FakeStore, sockets: ReadSockets) -> None:
