@@ -439,7 +439,7 @@ class ReadHead(NamedTuple):
     data_bytes: int
 
     def without_data(self, frame: memoryview) -> bytes:
-        """Returns the frame, or as much of it as is there, as that of a SegmentRead with the same fields and no data."""
+        """Returns the frame, or as much as is there of it, as one with the same fields and no data."""
         type_code, length = _HEADER.unpack_from(frame)
         fields = frame[frame_header_bytes : self.data_start - _DATA_LENGTH.size]
         rest = frame[self.data_start + self.data_bytes :]

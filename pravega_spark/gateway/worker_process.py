@@ -16,8 +16,11 @@ from pravega_spark.gateway.contract import StreamGateway
 from pravega_streams.controller.address import Controller
 from pravega_streams.event.write_budget import held_bytes_max
 
-heap_kept_bytes: Final = held_bytes_max
-"""Free memory that a worker keeps for the next blocks: as much as a task that writes may hold."""
+arrow_batch_bytes: Final = 64 * 1024 * 1024
+"""What Spark hands to a task that writes at once, at most, by its default (``arrow.maxBytesPerBatch``)."""
+heap_kept_bytes: Final = held_bytes_max + 2 * arrow_batch_bytes
+"""Free memory that a worker keeps for the next blocks: as much as a task that writes may hold, beside the batch that it
+comes from and the next one."""
 
 
 _done: set[tuple[int, str]] = set()
@@ -59,8 +62,11 @@ def arm_failpoints() -> None:
 
 @_once_in_a_process
 def keep_heap() -> None:
-    """Keep freed memory with the process: tasks free and take blocks of a megabyte all the time."""
-    keep_freed_memory(heap_kept_bytes)
+    """Keep freed memory with the process: tasks free and take batches of rows and blocks of them all the time.
+
+    Spark ends a worker that had nothing to do for a minute.
+    """
+    keep_freed_memory(heap_kept_bytes, of_any_size=True)
 
 
 def freeze_imported_objects() -> None:

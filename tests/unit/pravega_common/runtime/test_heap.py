@@ -12,8 +12,8 @@ import pytest
 
 from pravega_common.runtime.heap import keep_freed_memory
 
-BUFFERS: Final = 48
-PAGES_OF_A_BUFFER: Final = 256
+TAKEN_MIB: Final = 96
+PAGES_OF_A_MIB: Final = 256
 
 _TAKE_AND_FREE: Final = f"""
 import resource, sys
@@ -24,31 +24,44 @@ def faults():
 
 def take_and_free():
     before = faults()
-    buffers = [bytearray(1 << 20) for _ in range({BUFFERS})]
+    buffers = [bytearray(piece_mib << 20) for _ in range({TAKEN_MIB} // piece_mib)]
     return faults() - before
 
-print(keep_freed_memory(int(sys.argv[1])), take_and_free(), take_and_free())
+kept_mib, piece_mib, of_any_size = map(int, sys.argv[1:])
+print(keep_freed_memory(kept_mib << 20, of_any_size=bool(of_any_size)), take_and_free(), take_and_free())
 """
 """A process of its own: the settings are those of a process, and nobody else allocates in it."""
 
 
-def run(kept_bytes_max: int) -> tuple[str, int, int]:
+def run(kept_mib: int, piece_mib: int, *, of_any_size: bool) -> tuple[str, int, int]:
+    given = [str(kept_mib), str(piece_mib), str(int(of_any_size))]
     output = subprocess.run(
-        [sys.executable, "-c", _TAKE_AND_FREE, str(kept_bytes_max)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", _TAKE_AND_FREE, *given], check=True, capture_output=True, text=True
     ).stdout
     kept, first, second = output.split()
     return kept, int(first), int(second)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than that of GNU keeps what it wants")
-def test_what_was_freed_is_taken_again_without_fresh_pages() -> None:
-    fresh = BUFFERS * PAGES_OF_A_BUFFER * 9 // 10
-    kept, first, second = run(BUFFERS << 21)
+@pytest.mark.parametrize(
+    ("kept_mib", "piece_mib", "of_any_size", "is_kept"),
+    [
+        (2 * TAKEN_MIB, 1, False, True),
+        (2 * TAKEN_MIB, 1, True, True),
+        (2, 1, False, False),
+        (2 * TAKEN_MIB, 48, False, False),
+        (2 * TAKEN_MIB, 48, True, True),
+        (2, 48, True, False),
+    ],
+)
+def test_what_was_freed_is_taken_again_without_fresh_pages(
+    kept_mib: int, piece_mib: int, of_any_size: bool, is_kept: bool
+) -> None:
+    fresh = TAKEN_MIB * PAGES_OF_A_MIB
+    kept, first, second = run(kept_mib, piece_mib, of_any_size=of_any_size)
     assert kept == "True"
-    assert first > fresh
-    assert second < fresh / 10
-    _, first, second = run(1 << 20)  # too little for all of them
-    assert first > fresh and second > fresh / 2
+    assert first > 0.9 * fresh
+    assert second < 0.1 * fresh if is_kept else second > 0.5 * fresh
 
 
 def test_a_c_library_without_such_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,12 +58,16 @@ def test_the_first_use_of_a_store_by_spark_spares_the_process(tmp_path: Path) ->
 
 
 def test_freed_memory_stays_with_a_process_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[int] = []
-    monkeypatch.setattr(worker_process, "keep_freed_memory", kept.append)
+    kept: list[tuple[int, bool]] = []
+
+    def keep_freed_memory(kept_bytes_max: int, *, of_any_size: bool) -> None:
+        kept.append((kept_bytes_max, of_any_size))
+
+    monkeypatch.setattr(worker_process, "keep_freed_memory", keep_freed_memory)
     register_scheme(address_scheme, open_address)
     for _ in range(2):
         worker_gateway(f"{address_scheme}://{tmp_path}")
-    assert kept == [heap_kept_bytes]
+    assert kept == [(heap_kept_bytes, True)]
 
 
 def test_to_ask_for_a_gateway_changes_nothing_else(tmp_path: Path) -> None:
