@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pravega_common.errors import PravegaError, RejectedError, Unavailable, UnknownOutcome
@@ -175,7 +175,7 @@ class WireSocket:
     def _patiently(self, step: Callable[[], int], has_moved: HasMoved) -> int:
         """Do it, in the time of a reply; ``has_moved`` is asked as ``silences_s`` says."""
         waited_s = next_s = 0.0
-        pauses_s = silences_s()
+        pauses_s: Iterator[float] | None = None  # Hardly a step needs them.
         while True:
             try:
                 return step()
@@ -183,7 +183,9 @@ class WireSocket:
                 waited_s += self._socket.gettimeout() or 0.0
                 if waited_s >= self._reply_time_s - rounding_s:
                     raise
-                next_s = next_s or next(pauses_s)
+                if pauses_s is None:
+                    pauses_s = silences_s()
+                    next_s = next(pauses_s)
                 if waited_s < next_s - rounding_s:
                     continue
                 if has_moved():
