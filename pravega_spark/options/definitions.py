@@ -174,7 +174,7 @@ OPTIONS: Final = (
     Option(
         "end_time",
         Use.READ,
-        values.time_ms,
+        values.end_time_ms,
         None,
         "where to stop instead of a stream cut: every event written before this time is read",
         "none",

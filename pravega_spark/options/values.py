@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
@@ -71,15 +71,27 @@ def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
 
 
 def time_ms(text: str) -> int:
-    """A time in milliseconds since 1970."""
+    """A time in milliseconds since 1970, rounded down: stores keep the times of events in whole ones."""
     word = text.strip()
-    if word.isdecimal():
-        return int(word)
+    return int(word) if word.isdecimal() else _moment(word) // _MILLISECOND
+
+
+def end_time_ms(text: str) -> int:
+    """The same, rounded up: what was written within the last millisecond is before it."""
+    word = text.strip()
+    return int(word) if word.isdecimal() else -(-_moment(word) // _MILLISECOND)
+
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _moment(word: str) -> timedelta:
+    """The time since 1970 of an ISO time."""
     try:
         moment = datetime.fromisoformat(word)
     except ValueError as error:
         raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
 
 
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")

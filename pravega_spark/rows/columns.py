@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -45,8 +46,9 @@ EVENT_NAMES: Final = ("event", "value")
 EVENT_TYPES: Final = ("string", "binary")
 NESTED_KINDS: Final = ("struct<", "array<", "map<")
 """How the SQL types begin whose values a sink writes as JSON (json_texts.py)."""
-_NOT_IN_JSON: Final = ("interval", "variant", "udt")
-"""Parts of the names of SQL types that have no JSON here."""
+_NOT_IN_JSON: Final = re.compile(r"[<:,](?:interval(?: [a-z ]+)?|variant|udt)(?=[,>])")
+"""SQL types within a nested one that have no JSON here; a field may well be called so, and is then followed by a
+colon."""
 KEY_NAMES: Final = ("routing_key", "key")
 KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 STREAM_NAMES: Final = ("stream",)
@@ -211,7 +213,7 @@ def check_none_is_lost(fields: Sequence[tuple[str, str]], known: Collection[str]
 
 def can_be_json(kind: str) -> bool:
     """Whether values of an SQL type are nested and can be written as JSON."""
-    return kind.startswith(NESTED_KINDS) and not any(part in kind for part in _NOT_IN_JSON)
+    return kind.startswith(NESTED_KINDS) and _NOT_IN_JSON.search(kind) is None
 
 
 def find_column(

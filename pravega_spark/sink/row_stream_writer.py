@@ -19,6 +19,8 @@ from pravega_spark.spark_errors import in_sentences
 from pravega_spark.worker_socket import SentToTask
 
 rows_per_batch: Final = 4_096
+bytes_per_batch: Final = 16 * 1024 * 1024
+"""About the bytes at which a batch takes no further row, as 4,096 of the largest events have 32 GiB."""
 
 
 @in_sentences
@@ -41,11 +43,28 @@ class RowStreamWriter(SentToTask, DataSourceStreamWriter):
 
 
 def batches_of(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows in record batches of ``rows_per_batch`` at most."""
-    while chunk := list(islice(rows, rows_per_batch)):
+    """The rows in record batches of ``rows_per_batch`` at most, and of about ``bytes_per_batch``."""
+    while chunk := list(_chunk(rows)):
         columns = zip(*chunk, strict=True)
         arrays = [pa.array(_values(values, field), field.type) for values, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _chunk(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows of one batch; those behind them are not asked for."""
+    size_bytes = 0
+    for row in islice(rows, rows_per_batch):
+        yield row
+        size_bytes += _about_bytes(row)
+        if size_bytes >= bytes_per_batch:
+            return
+
+
+def _about_bytes(value: Any) -> int:
+    """The length of texts and bytes, also within headers; what else a row has is small."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    return sum(map(_about_bytes, value)) if isinstance(value, tuple | list) else 0
 
 
 def _values(values: Iterable[Any], field: pa.Field) -> Iterable[Any]:

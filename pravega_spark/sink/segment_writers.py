@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -67,10 +68,19 @@ class SegmentWriters:
         return writer
 
     def reroute(self, router: RowRouter, name_of: Callable[[SegmentRange], str]) -> list[Piece]:
-        """Go on with other segments; returns what those that are gone did not take, in order per segment."""
+        """Go on with other segments; returns what those that are gone did not take, in order per segment.
+
+        That is certain when all their answers are there: one that took its rows just before a merge sealed it has them.
+        """
         self.router = router
         self._names = [name_of(segment) for segment in router.segments]
         gone = [self._writers.pop(name) for name in list(self._writers) if name not in self._names]
+        for writer in gone:
+            with suppress(SegmentSealed, SegmentNotFound):  # It says so again when it is waited for.
+                writer.start_flush()
+        for writer in gone:
+            with suppress(SegmentSealed, SegmentNotFound):
+                writer.flush()
         pieces = [piece for writer in gone for piece in writer.unacknowledged()]
         for writer in gone:
             writer.close()

@@ -437,7 +437,10 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         if last.start is None and start == self._initial and starts_at_latest(self._options):
             return []  # A first batch without rows, whose end does not say so in earlier versions and before Spark 4.2.
         if last.start is None and self._options.order == "key":
-            raise InvalidArgument("the checkpoint's offset is damaged: the end of a batch has no member 'from'")
+            raise InvalidArgument(
+                "the checkpoint's last batch has no member 'from': Spark 4.0 or 4.1 planned it with order=none; start "
+                "the query with order=none until that batch is done, then without"
+            )
         if last.start is not None and first.start is not None:
             self._check_joined(first.position, last.start)
         begin = first.position if last.start is None else last.start

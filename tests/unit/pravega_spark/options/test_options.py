@@ -320,6 +320,14 @@ def test_times(text: str, time_ms: int) -> None:
     assert read(end_time=text).end_time == time_ms
 
 
+def test_a_part_of_a_millisecond_loses_nothing() -> None:
+    """Stores keep whole milliseconds: what was written at 0.7 ms has the time 0."""
+    for fraction in ("000400", "000600"):
+        text = f"2026-01-31T12:00:00.{fraction}Z"
+        assert read(start_time=text).start_time == StartTimes(1769860800000)
+        assert read(end_time=text).end_time == 1769860800001
+
+
 def test_every_option_that_spark_adds_is_accepted() -> None:
     made = write(checkpointlocation="/x", queryname="q")
     assert made.stream == "t"

@@ -89,6 +89,8 @@ def test_refused_schemas(fields: list[tuple[str, pa.DataType]], message: str) ->
         ([("key", "string"), ("value", "binary"), ("stream", "string")], SinkColumns(1, 0)),
         ([("key", "string"), ("event", "struct<a:int>")], SinkColumns(1, 0)),
         ([("event", "map<string,array<int>>")], SinkColumns(0, None)),
+        ([("event", "struct<product:string,variant:string>")], SinkColumns(0, None)),
+        ([("event", "array<struct<interval:int,udt:int,study_interval:date>>")], SinkColumns(0, None)),
     ],
 )
 def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> None:
@@ -106,6 +108,9 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
         ([("a", "int"), ("b", "string")], r"required attribute 'event' not found among the columns to write \(a, b\)"),
         ([("event", "int")], "event attribute type must be a string or binary, but column 'event' is int"),
         ([("event", "array<variant>")], r"column 'event' is array<variant>; write to_json\(event\) AS event"),
+        ([("event", "map<string,interval day to second>")], "column 'event' is map<string,interval day to second>"),
+        ([("event", "struct<variant:variant>")], "column 'event' is struct<variant:variant>; write to_json"),
+        ([("event", "struct<a:udt,b:int>")], "column 'event' is struct<a:udt,b:int>; write to_json"),
         ([("event", "string"), ("key", "double")], "routing_key attribute type .* bigint, but column 'key' is double"),
         ([("event", "string"), ("value", "string")], "columns 'event' and 'value' mean the same"),
     ],

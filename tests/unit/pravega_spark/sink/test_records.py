@@ -21,7 +21,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import RECORD_SOURCE_SCHEMA, SOURCE_SCHEMA
 from pravega_spark.sink import copied_events
-from pravega_spark.sink.row_stream_writer import RowStreamWriter, batches_of
+from pravega_spark.sink.row_stream_writer import RowStreamWriter, batches_of, bytes_per_batch
 from pravega_spark.spark_version import ARROW_STREAM_SINK
 from tests.support.record_reference import PlainRecord, unpack
 from tests.unit.pravega_spark.streams import FakeStreams
@@ -110,6 +110,18 @@ def test_an_hour_that_comes_twice_is_refused() -> None:
     row = Row(key=None, value="v", headers=None, timestamp=datetime(2026, 10, 25, 2, 30))
     with pytest.raises(InvalidArgument, match=r"the time 2026-10-25 02:30:00 without its zone.*executorEnv\.TZ=UTC"):
         list(batches_of(iter([row]), ARROW))
+
+
+def test_large_rows_of_spark_4_0_come_in_small_batches() -> None:
+    """In a batch of 4,096 the bytes would be too many for a column of Arrow, or for the worker."""
+    large, headers = "v" * (bytes_per_batch // 4), [Row(key="a", value=bytes(bytes_per_batch // 2))]
+    texts = [Row(key=None, value=large, headers=None, timestamp=None)] * 6
+    packed = [Row(key=None, value=None, headers=headers, timestamp=None)] * 3
+    asked = iter(texts + packed)
+    made = batches_of(asked, ARROW)
+    assert next(made).num_rows == 4
+    assert next(made).num_rows == 3, "the headers count"
+    assert len(list(asked)) == 2, "no row behind a batch is asked for"
 
 
 def test_a_streaming_write_of_rows(streams: FakeStreams, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pravega_common.errors import SegmentSealed
 from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
@@ -17,6 +18,7 @@ from pravega_spark.rows.framing import block_bytes_max, event_lengths
 from pravega_spark.sink.routing import KeyPositions, RowRouter
 from pravega_spark.sink.segment_writers import SegmentWriters
 from pravega_streams.event.block_writer import BlockWriters
+from tests.support.eventually import eventually_blocking
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 
 NAMES = [segment_name("s", "t", number) for number in range(2)]
@@ -80,3 +82,19 @@ def test_a_segment_with_few_rows_does_not_keep_whole_batches(store: FakeStore, w
     assert pa.total_allocated_bytes() - before < 32 * block_bytes_max
     writers.flush()
     assert len(store.segments[NAMES[1]].data) == 100 * 10 * framed_bytes
+
+
+def test_what_a_merged_segment_took_is_not_written_again(store: FakeStore, writers: SegmentWriters) -> None:
+    """The second segment has its rows, and the answer is on its way while the first one is found sealed."""
+    write(writers, 0.5)
+    writers.flush()
+    store.segments[NAMES[0]].sealed = True
+    write(writers, 0.5)
+    writers.start_flush()
+    with pytest.raises(SegmentSealed):
+        writers.flush()
+    eventually_blocking(lambda: len(store.segments[NAMES[1]].data) == rows_per_batch * framed_bytes)
+    store.segments[NAMES[1]].sealed = True
+    merged = RowRouter([SegmentRange("s", "t", 2, 0.0, 1.0)], 0)
+    left = writers.reroute(merged, lambda segment: segment.name)
+    assert sum(piece.event_count for piece in left) == rows_per_batch // 2, "those of the first segment alone"
