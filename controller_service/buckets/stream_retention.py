@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -47,6 +48,7 @@ references_max: Final = 4_096
 RECORDED = register("controller.retention_recorded")
 TRUNCATED = register("controller.retention_truncated")
 FORGOTTEN = register("controller.retention_forgotten")
+CUT_REMOVED = register("controller.retention_cut_removed")
 
 _IDLE: Final = (StreamState.CREATING, StreamState.SEALING)
 
@@ -88,10 +90,12 @@ class StreamRetention:
         if state in _IDLE:
             return True
         if await _has_truncated(context):
+            await self._remove_dropped(context)
             await self._forget(scope, stream)
         await self._store.update(scope, stream, self._record_tail, RETENTION_SET)
         failpoint(RECORDED)
         context = await self._store.open(scope, stream, RETENTION_SET, SUBSCRIBERS, TRUNCATION)
+        await self._remove_dropped(context)
         cut = await self._where(context, policy)
         if cut is not None:
             await self._truncate_at(context, cut)
@@ -103,7 +107,8 @@ class StreamRetention:
 
     async def _record_tail(self, context: StreamContext) -> None:
         """Stage a reference to the tail of now, unless the last one is younger than the period."""
-        references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+        record = await context.read(RETENTION_SET) or RetentionSetRecord()
+        references = record.references
         now_ms = self._store.clock.wall_ms()
         if references and now_ms - references[-1].recorded_ms < self._period_ms:
             return
@@ -113,15 +118,15 @@ class StreamRetention:
         cut = {identifier: info.length for identifier, info in zip(epoch.segment_ids, infos, strict=True)}
         size = await _size_till(context, references[-1] if references else None, await place_in(context, cut))
         await context.put(retention_cut_key(now_ms), RetentionCutRecord(cut))
-        context.stage(RETENTION_SET, RetentionSetRecord((*references, RetentionReference(now_ms, size))))
+        references = (*references, RetentionReference(now_ms, size))
+        context.stage(RETENTION_SET, dataclasses.replace(record, references=references))
 
     async def _forget(self, scope: str, stream: str) -> None:
-        """Drop the references that lie before the head, and some if there are too many."""
-        dropped: set[int] = set()
+        """Drop the references that lie before the head, and some if there are too many, and then their cuts."""
 
         async def change(context: StreamContext) -> None:
-            nonlocal dropped
-            references = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
+            record = await context.read(RETENTION_SET) or RetentionSetRecord()
+            references = record.references
             head = (await context.truncation()).cut
             first = 0
             if head:
@@ -130,19 +135,36 @@ class StreamRetention:
                     first += 1
             kept = thinned(references[first:])
             if len(kept) < len(references):
-                dropped = {reference.recorded_ms for reference in set(references) - set(kept)}
-                context.stage(RETENTION_SET, RetentionSetRecord(tuple(kept)))
+                gone = sorted(reference.recorded_ms for reference in set(references) - set(kept))
+                context.stage(RETENTION_SET, RetentionSetRecord(tuple(kept), (*record.dropped, *gone)))
 
         context = await self._store.update(scope, stream, change, RETENTION_SET, TRUNCATION)
         failpoint(FORGOTTEN)
-        # What was dropped by an attempt that came to nothing may be on the set that stands.
-        standing = (await context.read(RETENTION_SET) or RetentionSetRecord()).references
-        for recorded_ms in dropped.difference(reference.recorded_ms for reference in standing):
+        await self._remove_dropped(context)
+
+    async def _remove_dropped(self, context: StreamContext) -> None:
+        """Remove the cuts that are not referred to any more, those also that an earlier run died removing.
+
+        Before more are dropped: what waits to be removed is one run's.
+        """
+        record = await context.read(RETENTION_SET) or RetentionSetRecord()
+        removed = frozenset(record.dropped)
+        for recorded_ms in sorted(removed.difference(reference.recorded_ms for reference in record.references)):
             try:
                 await self._store.tables.remove(context.metadata_table, retention_cut_key(recorded_ms).name)
             except SegmentNotFound:
                 # The stream was deleted, and its cuts with it.
                 return
+            failpoint(CUT_REMOVED)
+
+        async def change(context: StreamContext) -> None:
+            record = await context.read(RETENTION_SET) or RetentionSetRecord()
+            left = tuple(recorded_ms for recorded_ms in record.dropped if recorded_ms not in removed)
+            if left != record.dropped:
+                context.stage(RETENTION_SET, dataclasses.replace(record, dropped=left))
+
+        if removed:
+            await self._store.update(context.scope, context.stream, change, RETENTION_SET)
 
     # ---- truncation --------------------------------------------------------------------------------------------------
 

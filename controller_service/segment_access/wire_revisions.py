@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
+import zlib
 from typing import Final
 
 from controller_service.segment_access.append_call import call_writer
@@ -11,13 +13,15 @@ from pravega_common.errors import PravegaError
 from pravega_common.hashing import attribute_id_of
 from pravega_common.invariants import check
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import ConnectionPool
-from pravega_streams.connection.endpoints import EndpointResolver
+from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
+from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
 from pravega_streams.segment.raw_client import RawClient
 
 MARK_ATTRIBUTE: Final = attribute_id_of("RevisionStreamClientMark")
 """The attribute in which Pravega's clients keep the mark of a revisioned stream."""
 NO_MARK: Final = -(1 << 63)
+writers_max: Final = 64
+"""Writers of a connection. A store keeps each until the connection ends, and closes one that sets up too many."""
 
 
 class WireRevisionedSegments:
@@ -27,8 +31,11 @@ class WireRevisionedSegments:
         self._client = client
         self._resolver = resolver
         self._pool = ConnectionPool()
-        # One writer of a segment for the life of the process: a store remembers every writer.
-        self._run = uuid.UUID(int=random.getrandbits(128), version=4)
+        # One writer of a segment for the life of the process, as a store remembers every one, but shared by segments:
+        # an append is of the segment that its writer was set up for last, so a writer is used by one at a time.
+        run = uuid.UUID(int=random.getrandbits(128), version=4)
+        self._writers = [uuid.uuid5(run, str(number)).bytes for number in range(writers_max)]
+        self._in_use: dict[tuple[Endpoint, bytes], asyncio.Lock] = {}
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
         reply = await self._client.call(
@@ -39,25 +46,16 @@ class WireRevisionedSegments:
         return bytes(reply.data[:length])
 
     async def append_at(self, segment: str, offset: int, event: bytes) -> bool:
-        writer = uuid.uuid5(self._run, segment).bytes
+        writer = self._writers[zlib.crc32(segment.encode()) % writers_max]
         try:
-            connection = await self._pool.get(await self._resolver.resolve(segment))
+            endpoint = await self._resolver.resolve(segment)
             token = await self._resolver.token(segment)
-            setup = await call_writer(
-                connection, segment, lambda rid: c.SetupAppend(rid, writer, segment, token), c.AppendSetup
-            )
-            number = max(setup.last_event_number, 0) + 1
-            reply: c.Command = await call_writer(
-                connection,
-                segment,
-                lambda rid: c.ConditionalAppend(writer, number, offset, event, rid),
-                c.DataAppended,
-                c.ConditionalCheckFailed,
-            )
+            async with self._in_use.setdefault((endpoint, writer), asyncio.Lock()):
+                connection = await self._pool.get(endpoint)
+                return await _append(connection, segment, token, writer, offset, event)
         except PravegaError:
             self._resolver.forget(segment)
             raise
-        return isinstance(reply, c.DataAppended)
 
     async def mark(self, segment: str) -> int | None:
         reply = await self._client.call(
@@ -82,3 +80,20 @@ class WireRevisionedSegments:
 
     def close(self) -> None:
         self._pool.close()
+
+
+async def _append(
+    connection: WireConnection, segment: str, token: str, writer: bytes, offset: int, event: bytes
+) -> bool:
+    setup = await call_writer(
+        connection, segment, lambda rid: c.SetupAppend(rid, writer, segment, token), c.AppendSetup
+    )
+    number = max(setup.last_event_number, 0) + 1
+    reply: c.Command = await call_writer(
+        connection,
+        segment,
+        lambda rid: c.ConditionalAppend(writer, number, offset, event, rid),
+        c.DataAppended,
+        c.ConditionalCheckFailed,
+    )
+    return isinstance(reply, c.DataAppended)

@@ -273,6 +273,8 @@ class RetentionSetRecord:
     """Oldest first."""
 
     references: tuple[RetentionReference, ...] = ()
+    dropped: tuple[int, ...] = ()
+    """The times of cuts that are not referred to any more and may still be on record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pravega_common.errors import StreamNotFound
+from pravega_common.errors import NotFound, SegmentNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
@@ -20,13 +19,11 @@ from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packed_bytes_min, packs_of_batch, split
 from pravega_spark.source.read_edges import first_cut, last_cut
-from pravega_spark.source.read_streams import some_streams_of
+from pravega_spark.source.read_streams import has_gone, some_streams_of
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.worker_socket import SentToTask
-
-_log = logging.getLogger(__name__)
 
 batch_partition_bytes: Final = 128 * 1024 * 1024
 """The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
@@ -64,10 +61,9 @@ class BatchReader(SentToTask, DataSourceReader):
             try:
                 end = self._end(one)
                 spans += self._spans(one, end)
-            except StreamNotFound:
-                if self._options.stream_pattern is None:
+            except (NotFound, SegmentNotFound):
+                if not has_gone(self._options, gateway, *name):
                     raise
-                _log.info("stream %s was deleted after the pattern had found it", scoped_name(*name))
                 continue
             ends[scoped_name(*name)] = end
 
@@ -125,13 +121,17 @@ class MetadataReader(DataSourceReader):
             names = worker_gateway(self._options.controller).list_streams(scope)
             return [(scope, name) for name in names if pattern is None or pattern.fullmatch(name)]
         gateway = provisioned_gateway(self._options)
-        return [
-            (
-                StreamCut(scope, stream, gateway.head_cut(scope, stream)).as_text(),
-                StreamCut(scope, stream, gateway.tail_cut(scope, stream)).as_text(),
-            )
-            for scope, stream in map(split_scoped_name, some_streams_of(self._options, gateway))
-        ]
+        rows: list[tuple[str, str]] = []
+        for scope, stream in map(split_scoped_name, some_streams_of(self._options, gateway)):
+            try:
+                cuts = gateway.head_cut(scope, stream), gateway.tail_cut(scope, stream)
+            except (NotFound, SegmentNotFound):
+                if not has_gone(self._options, gateway, scope, stream):
+                    raise
+                continue
+            head, tail = (StreamCut(scope, stream, cut).as_text() for cut in cuts)
+            rows.append((head, tail))
+        return rows
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RowsPartition):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from typing import Final
 
 from pravega_common.errors import ConfigurationError, InvalidArgument, NotFound, Unavailable
 from pravega_common.names import is_internal_stream, scoped_name, split_scoped_name
@@ -14,6 +15,10 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.data_loss import gone
 
 _log = logging.getLogger(__name__)
+
+looks_max: Final = 20
+"""Looks for a stream whose segments are gone: those of one that is being deleted go before it."""
+look_pause_s: Final = 0.1
 
 
 def streams_of(options: ReadOptions, gateway: StreamGateway) -> list[str]:
@@ -44,6 +49,18 @@ def some_streams_of(options: ReadOptions, gateway: StreamGateway) -> list[str]:
     if not found and options.stream_pattern is not None:
         raise ConfigurationError(_no_match(options))
     return found
+
+
+def has_gone(options: ReadOptions, gateway: StreamGateway, scope: str, stream: str) -> bool:
+    """Whether a stream that a pattern found, and that is not all there, is being made or deleted, and not damaged."""
+    if options.stream_pattern is None:
+        return False
+    for _ in range(looks_max):
+        if not gateway.stream_exists(scope, stream):
+            _log.info("stream %s is gone since the pattern found it, or not made yet", scoped_name(scope, stream))
+            return True
+        time.sleep(look_pause_s)
+    return False
 
 
 class ReadStreams:

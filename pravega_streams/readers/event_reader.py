@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, SegmentTruncated
+from pravega_common.errors import DataCorruption, NotFound, PravegaError, SegmentNotFound, SegmentTruncated
 from pravega_common.invariants import unreachable
 from pravega_common.names import parse_segment_name
 from pravega_streams.errors import EventsTruncated, ReaderOffline
@@ -16,6 +16,7 @@ from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.group_state import GroupMember, GroupState, Positions
 from pravega_streams.readers.group_table import GroupTable
+from pravega_streams.readers.lost_place import find_place
 from pravega_streams.readers.segment_feed import SegmentFeed, SegmentReads
 from pravega_streams.readers.slices import ReadEvent, SegmentSlice
 
@@ -55,6 +56,8 @@ class EventReader:
         self._refresh_at_s = 0.0
         self._unfollowed: dict[str, tuple[float, float]] = {}
         """The segments that were read to the end and have no successors yet: when to ask again, after which pause."""
+        self._untold: list[EventsTruncated] = []
+        """What the group has lost with the place that this reader took it from, one a segment."""
         self._is_offline = False
         self._leaves_at: Positions | None = None
         """The positions of a reader that is offline and may be in the group still."""
@@ -108,6 +111,8 @@ class EventReader:
         self._release_piece()
         deadline_s = self._now_s() + timeout_s
         while True:
+            if self._untold:
+                raise self._untold.pop(0)
             self._news.clear()
             await self._refresh_if_due()
             await self._finish_exhausted()
@@ -208,13 +213,17 @@ class EventReader:
         self._unfollowed = {segment: waits for segment, waits in self._unfollowed.items() if segment in exhausted}
         for segment, feed in exhausted.items():
             ask_at_s, pause_s = self._unfollowed.get(segment, (0.0, successors_delay_s))
-            if self._now_s() < ask_at_s:
+            if self._now_s() < ask_at_s or segment not in self._feeds:
                 continue
             self._unfollowed.pop(segment, None)
-            successors = await self._successors(feed)
+            try:
+                successors = await self._successors(feed)
+            except NotFound:
+                successors = None
+                await self._go_on_at_head(feed)
             if successors is not None:
                 await self._complete(feed, successors)
-            else:
+            elif segment in self._feeds:
                 self._unfollowed[segment] = self._now_s() + pause_s, min(2 * pause_s, successors_delay_max_s)
 
     async def _complete(self, feed: SegmentFeed, successors: dict[str, frozenset[int]]) -> None:
@@ -280,14 +289,45 @@ class EventReader:
 
     async def _skip_segment(self, feed: SegmentFeed, error: SegmentNotFound) -> PravegaError:
         """A segment that is gone was truncated as a whole, if its stream goes on behind it; its end counts as read."""
-        successors = await self._following(feed)
+        try:
+            successors = await self._following(feed)
+        except NotFound:
+            successors = None
+        if successors is None:
+            await self._go_on_at_head(feed)
+            if self._untold:
+                return self._untold.pop(0)
         if not successors:
-            feed.start()
+            if feed.segment in self._feeds:
+                feed.start()
             return error
         if self._table.state.config.end_of(feed.segment) is not None:
             successors = {}
         await self._complete(feed, successors)
         return EventsTruncated(feed.segment, feed.offset, None)
+
+    async def _go_on_at_head(self, feed: SegmentFeed) -> None:
+        """Take the group from segments that nothing is known to follow to the head of their stream, or past a stream
+        that is deleted. Nothing happens if the group has moved meanwhile or a checkpoint waits: it is tried again then.
+
+        What was read to its end of a deleted stream is not lost. What lay behind a forgotten segment nobody knows.
+        """
+        name = parse_segment_name(feed.segment)
+        state = self._table.state
+        place = await find_place(self._cluster.metadata, state, (name.scope, name.stream))
+        lost = {segment: offset for segment, offset in state.held_segments() if segment in place.gone}
+        lost |= {segment: offset for segment, offset in self._positions().items() if segment in lost}
+        if not place.starts and feed.is_exhausted:
+            lost.pop(feed.segment, None)
+
+        def transition(state: GroupState) -> GroupState:
+            state = transitions.record(state, self._member, self._positions())
+            state = transitions.go_on_at(state, self._member, place)
+            return transitions.acquire(state, self._member)
+
+        await self._change(transition)
+        if feed.segment not in self._feeds:
+            self._untold += (EventsTruncated(segment, offset, None) for segment, offset in sorted(lost.items()))
 
     def _positions(self) -> dict[str, int]:
         positions = {segment: feed.offset for segment, feed in self._feeds.items()}

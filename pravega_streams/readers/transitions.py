@@ -16,6 +16,7 @@ from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints
 from pravega_streams.readers.balance import may_acquire
 from pravega_streams.readers.group_state import GroupMember, GroupState, Positions, StreamName
+from pravega_streams.readers.lost_place import NewPlace, place_in
 
 Transition = Callable[[GroupState], GroupState]
 Successors = Mapping[str, frozenset[int]]
@@ -117,6 +118,36 @@ def complete(
     ready = {name: 0 for name, waiting in future.items() if not waiting}
     left = {name: waiting for name, waiting in future.items() if waiting}
     return replace(state, future=left, unassigned={**state.unassigned, **ready})
+
+
+def go_on_at(state: GroupState, member: GroupMember, place: NewPlace) -> GroupState:
+    """Take the segments of a stream that are gone from all readers, and give out those where the group goes on.
+
+    Nothing happens if the group has moved in the stream since it was looked at, nor while a checkpoint waits for one of
+    those readers. Without a segment to go on with, the group has read to the end of the stream.
+    """
+    _held(state, member)
+    holders = [reader for reader, held in state.assigned.items() if not place.gone.isdisjoint(held)]
+    if place_in(state, place.stream) != place.before:
+        return state
+    if any(checkpoints.is_waited_for(state, reader) for reader in holders):
+        return state
+    gone = {segment: offset for segment, offset in state.held_segments() if segment in place.gone}
+
+    def left(positions: Positions) -> Positions:
+        return {segment: offset for segment, offset in positions.items() if segment not in gone}
+
+    return replace(
+        state,
+        unassigned={**left(state.unassigned), **place.starts},
+        assigned={reader: left(held) for reader, held in state.assigned.items()},
+        future={
+            segment: waiting
+            for segment, waiting in state.future.items()
+            if segment not in place.gone and segment not in place.starts
+        },
+        ended=state.ended if place.starts else {**state.ended, **gone},
+    )
 
 
 def reset(state: GroupState, positions: Positions) -> GroupState:

@@ -68,10 +68,15 @@ class TablesApi:
         )
 
     async def getCurrentSegmentsKeyValueTable(self, request: pb.KeyValueTableInfo, context: Any) -> pb.SegmentRanges:
-        """The stream in the answer is the table's own name, without the suffix of its segments."""
+        """The stream in the answer is the table's own name, without the suffix of its segments.
+
+        One that is being made is waited for, as clients repeat INTERNAL; one that is being deleted never comes back.
+        """
         record = await self.parts.tables.records.get(request.scope, request.kvtName)
         if record is None:
             raise NotFound(f"key-value table {request.scope}/{request.kvtName} does not exist")
+        if record.state is ScopeMemberState.DELETING:
+            raise NotFound(f"key-value table {request.scope}/{request.kvtName} is being deleted")
         if record.state is not ScopeMemberState.ACTIVE:
             raise IllegalState(f"key-value table {request.scope}/{request.kvtName} is {record.state.value}")
         epoch = initial_epoch(record.segment_numbers.start, record.partition_count, record.created_ms)

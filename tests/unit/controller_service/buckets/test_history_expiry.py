@@ -14,6 +14,7 @@ from controller_service.api.grpc.error_mapping import status_of
 from controller_service.buckets import history_expiry
 from controller_service.buckets.history_expiry import HistoryExpiry
 from controller_service.errors import CutTruncated, EpochTruncated, IllegalState
+from controller_service.event_processors.own_streams import OwnStreams
 from controller_service.service import Controller
 from controller_service.store.history_floor import epochs_before_head_max
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -37,6 +38,8 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import is_transaction_segment, segment_id, segment_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupState
+from pravega_streams.readers.lost_place import find_place
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.fakes.clock import ShiftedClock
 from tests.support.stream_audit import audit
@@ -395,3 +398,26 @@ async def test_a_run_that_ends_at_any_operation_is_made_good_by_the_next(
     assert len(outcomes) > 10
     assert all(outcome == outcomes[0] for outcome in outcomes)
     assert outcomes[0][1].removed_till == EXPIRED
+
+
+async def test_a_reader_group_of_before_goes_on_at_the_head(stream: LongStream) -> None:
+    """It has what it holds of the head, and of what follows that, and the rest of the head in place of what is gone."""
+    await expired(stream)
+    for _ in range(2):
+        await stream.scale()
+
+    async def place(*held: int) -> tuple[list[str], dict[str, int]]:
+        segments = [segment_name(S, T, number) for number in held]
+        state = GroupState(GroupConfiguration({(S, T): HEAD}), unassigned=dict.fromkeys(segments, 500))
+        found = await find_place(OwnStreams(stream.controller.store), state, (S, T))
+        return sorted(found.gone), dict(found.starts)
+
+    head = {segment_name(S, T, upper(LAST)): 1}
+    gone = segment_name(S, T, upper(0))
+    assert await place(LOWER, upper(0)) == ([gone], head)
+    assert await place(upper(0)) == ([gone], {segment_name(S, T, LOWER): LAST, **head})
+    for epoch in range(LAST, LAST + 3):
+        assert await place(LOWER, upper(epoch)) == ([], {})
+    await stream.controller.parts.workflows.seal.seal("seal", S, T)
+    await stream.controller.parts.workflows.delete.delete("delete", S, T)
+    assert await place(LOWER, upper(0)) == (sorted([segment_name(S, T, LOWER), gone]), {})

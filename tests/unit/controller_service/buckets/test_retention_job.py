@@ -11,7 +11,14 @@ import pytest
 
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.buckets.spread import bucket_count, bucket_of, buckets_of
-from controller_service.buckets.stream_retention import FORGOTTEN, RECORDED, TRUNCATED, references_max, thinned
+from controller_service.buckets.stream_retention import (
+    CUT_REMOVED,
+    FORGOTTEN,
+    RECORDED,
+    TRUNCATED,
+    references_max,
+    thinned,
+)
 from controller_service.service import Controller
 from controller_service.store.records import (
     RETENTION_SET,
@@ -255,6 +262,28 @@ async def test_the_next_run_completes_one_that_died(retention: RetentionWorld, n
     await retention.run()
     assert await retention.head() == {S0: 30, S1: 0}
     assert await retention.references() == [(0, 30)]
+
+
+@pytest.mark.parametrize("name", [FORGOTTEN, CUT_REMOVED])
+async def test_the_cuts_that_a_run_died_removing_are_removed_by_the_next(retention: RetentionWorld, name: str) -> None:
+    def die() -> None:
+        raise Crash(name)
+
+    await retention.create(RetentionPolicy(TIME, 100 * MINUTE_MS))
+    for length in (10, 20, 30):
+        retention.write(S0, length)
+        await retention.run(30)
+    assert await retention.cut_records() == 3
+    arm(name, die)
+    retention.clock.now_ms += 200 * MINUTE_MS
+    with pytest.raises(Crash):
+        await retention.apply()
+    disarm_all()
+    assert await retention.cut_records() > len(await retention.references())
+    await retention.run()
+    assert await retention.cut_records() == len(await retention.references()) == 1
+    record = await (await retention.context()).read(RETENTION_SET)
+    assert record is not None and record.dropped == ()
 
 
 async def test_two_instances_at_once_take_one_cut(retention: RetentionWorld) -> None:

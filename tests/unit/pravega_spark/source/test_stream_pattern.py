@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pravega_common.errors import ConfigurationError, DataCorruption, InvalidArgument, StreamNotFound, Unavailable
+from pravega_common.errors import (
+    ConfigurationError,
+    DataCorruption,
+    InvalidArgument,
+    NotFound,
+    SegmentNotFound,
+    StreamNotFound,
+    Unavailable,
+)
 from pravega_common.model.segments import SegmentInfo
+from pravega_common.names import segment_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source import read_streams
 from pravega_spark.source.batch_reader import BatchReader, MetadataReader
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition
 from pravega_spark.source.plain_stream_reader import PlainStreamReader
@@ -317,11 +327,8 @@ def test_a_checkpoint_goes_from_names_to_a_pattern_and_back(source: Source) -> N
     assert query.step() is None
 
 
-@pytest.mark.parametrize("call", ["tail_cut", "head_cut", "segments_between"])
-def test_a_batch_leaves_out_a_stream_that_is_deleted_while_it_is_planned(
-    source: Source, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """As it would have a moment later."""
+def delete_at(source: Source, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Make three streams, of which the second is deleted when a call asks about it."""
     for index, name in enumerate(["orders-1", "orders-2", "orders-3"]):
         source.add(name, index, index + 1)
     gateway = source.streams.gateway
@@ -331,12 +338,68 @@ def test_a_batch_leaves_out_a_stream_that_is_deleted_while_it_is_planned(
         if stream == "orders-2" and gateway.stream_exists(scope, stream):
             gateway.seal_stream(scope, stream)
             gateway.delete_stream(scope, stream)
-        return asked(scope, stream, *given)
+        try:
+            return asked(scope, stream, *given)
+        except StreamNotFound as error:
+            # A controller says of nothing that it is missing more than that.
+            raise NotFound(str(error)) from error
 
     monkeypatch.setattr(gateway, call, deleting)
+
+
+@pytest.mark.parametrize("call", ["tail_cut", "head_cut", "segments_between"])
+def test_a_batch_leaves_out_a_stream_that_is_deleted_while_it_is_planned(
+    source: Source, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """As it would have a moment later."""
+    delete_at(source, monkeypatch, call)
     batch = source.batch()
     rows = [row for part in batch.partitions() for rows in batch.read(part) for row in rows.column(0).to_pylist()]
     assert sorted(rows) == [*numbered(0, 1), *numbered(2, 3)]
+
+
+def named_in(source: Source) -> list[str]:
+    """The streams of a batch of facts."""
+    (made,) = MetadataReader(source.options(Use.BATCH_READ, metadata="StreamInfo"), SCHEMA).partitions()
+    assert isinstance(made, RowsPartition)
+    for head, tail in made.rows:
+        assert StreamCut.from_text(head).stream == StreamCut.from_text(tail).stream
+    return [StreamCut.from_text(head).stream for head, _ in made.rows]
+
+
+@pytest.mark.parametrize("call", ["tail_cut", "head_cut"])
+def test_facts_leave_out_a_stream_that_is_deleted_while_they_are_gathered(
+    source: Source, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    delete_at(source, monkeypatch, call)
+    assert named_in(source) == ["orders-1", "orders-3"]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_segments_that_are_gone_are_those_of_a_stream_that_is_being_deleted(
+    source: Source, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """They go before their stream. Of a stream that stays they are lost, which is not passed over."""
+    source.add("orders-1", 0, 1)
+    source.add("orders-2", 1, 2)
+    gateway = source.streams.gateway
+    monkeypatch.setattr(read_streams, "look_pause_s", 0.0)
+    tail_cut = gateway.tail_cut
+    looks = iter([True, not is_deleted])
+
+    def without_segments(scope: str, stream: str) -> Any:
+        if stream == "orders-2":
+            raise SegmentNotFound(segment_name(scope, stream, 0))
+        return tail_cut(scope, stream)
+
+    monkeypatch.setattr(gateway, "tail_cut", without_segments)
+    monkeypatch.setattr(gateway, "stream_exists", lambda scope, stream: next(looks, not is_deleted))
+    if is_deleted:
+        assert named_in(source) == ["orders-1"]
+    else:
+        for read in (lambda: named_in(source), lambda: source.batch().partitions()):
+            with pytest.raises(SegmentNotFound):
+                read()
 
 
 def test_a_batch_of_named_streams_needs_them_all(source: Source) -> None:

@@ -46,18 +46,32 @@ def framed(*events: bytes) -> bytes:
 
 @dataclass
 class FakeStream:
-    """A stream that begins with segment 0; what follows and what is open is set by the test."""
+    """A stream that begins with segment 0; what follows and what is open is set by the test.
+
+    Nothing is known of the segments ``forgotten``. Every name but those ``deleted`` is a stream like that.
+    """
 
     open: list[int] = field(default_factory=lambda: [0])
     following: dict[int, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    head: SegmentOffsets = field(default_factory=lambda: {0: 0})
+    forgotten: set[int] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+
+    def check_there(self, stream: str) -> None:
+        if stream in self.deleted:
+            raise NotFound(f"there is no stream {stream}")
 
     async def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
-        return {0: 0}
+        self.check_there(stream)
+        return self.head
 
     async def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
         return [SegmentRange(scope, stream, item, 0.0, 1.0) for item in self.open]
 
     async def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
+        self.check_there(stream)
+        if segment_id in self.forgotten:
+            raise NotFound(f"segment {segment_id} of stream {stream} was truncated")
         found = self.following.get(segment_id, {})
         return [Successor(SegmentRange(scope, stream, item, 0.0, 1.0), before) for item, before in found.items()]
 
@@ -309,6 +323,139 @@ async def test_a_segment_that_is_gone_is_passed_over_if_its_stream_goes_on(
         assert await take(reader, 1) == [b"later"]
 
 
+async def truncated_till(
+    stream: FakeStream, segments: InMemorySegmentStore, head: SegmentOffsets, *forgotten: int
+) -> None:
+    """Make segments with an event each the head and the tail, and forget others, whatever followed them."""
+    stream.head, stream.open, stream.forgotten = head, list(head), set(forgotten)
+    for number in forgotten:
+        if segment_name(SCOPE, STREAM, number) in segments.segment_names:
+            await segments.delete(segment_name(SCOPE, STREAM, number))
+    for number in head:
+        await segments.create_segment(segment_name(SCOPE, STREAM, number))
+        await segments.append(segment_name(SCOPE, STREAM, number), [framed(b"of %d" % (number & 0xFF))])
+
+
+async def test_a_group_whose_place_is_forgotten_goes_on_at_the_head(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """The group was away while its stream was scaled and truncated often."""
+    await segments.append(S0, [framed(b"lost")])
+    await truncated_till(stream, segments, {40 << 32 | 8: 0, 41 << 32 | 9: 0}, 0)
+    async with await group.create_reader("late") as reader:
+        with pytest.raises(EventsTruncated) as caught:
+            await take(reader, 1)
+        assert (caught.value.segment, caught.value.offset, caught.value.next_offset) == (S0, 0, None)
+        assert sorted(await take(reader, 2)) == [b"of 8", b"of 9"]
+    assert sorted(await group_cut(group)) == [40 << 32 | 8, 41 << 32 | 9]
+
+
+async def test_a_segment_that_was_read_to_its_end_may_be_forgotten(
+    group: ReaderGroup, reader: EventReader, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.append(S0, [framed(b"read")])
+    await segments.seal(S0)
+    assert await take(reader, 1) == [b"read"]
+    await truncated_till(stream, segments, {40 << 32 | 8: 0}, 0)
+    with pytest.raises(EventsTruncated) as caught:
+        await take(reader, 1)
+    assert (caught.value.segment, caught.value.offset) == (S0, 12)
+    assert await take(reader, 1) == [b"of 8"]
+
+
+async def group_cut(group: ReaderGroup) -> SegmentOffsets:
+    return (await group.get_stream_cuts())[SCOPE, STREAM].offsets
+
+
+async def test_what_the_group_has_of_the_head_does_not_come_again(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """Of the head one segment is held, one was read and its successor is held, and one came in place of a lost one.
+    What waited for lost segments comes from the head, once."""
+    held, before, after, waiting, gone = 40 << 32 | 1, 20 << 32 | 2, 41 << 32 | 3, 30 << 32 | 4, 0
+    also_gone = 7
+    await truncated_till(stream, segments, {held: 0, before: 0, waiting: 0}, gone, also_gone)
+    await segments.create_segment(segment_name(SCOPE, STREAM, after))
+    await segments.append(segment_name(SCOPE, STREAM, after), [framed(b"of 3")])
+    stream.following = {before: {after: (before,)}}
+    await group._table.update(
+        lambda state: replace(
+            state,
+            unassigned={segment_name(SCOPE, STREAM, number): 0 for number in (held, after, gone, also_gone)},
+            future={segment_name(SCOPE, STREAM, waiting): frozenset({gone, also_gone})},
+        ) if len(state.unassigned) == 1 else state
+    )  # fmt: skip
+    async with await group.create_reader("r") as reader:
+        told: list[str] = []
+        found: list[bytes] = []
+        async with asyncio.timeout(20):
+            while len(found) < 3:
+                try:
+                    found += await take(reader, 1)
+                except EventsTruncated as lost:
+                    told.append(lost.segment)
+        assert sorted(found) == [b"of 1", b"of 3", b"of 4"]
+        assert told == [segment_name(SCOPE, STREAM, number) for number in (gone, also_gone)]
+    assert sorted(await group_cut(group)) == sorted([held, after, waiting])
+
+
+async def test_a_checkpoint_is_waited_for_before_a_group_goes_on_at_the_head(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    first = await group.create_reader("a")
+    second = await group.create_reader("b")
+    await group.initiate_checkpoint("c")
+    await truncated_till(stream, segments, {40 << 32 | 8: 0}, 0)
+    with pytest.raises(EventsTruncated):
+        await take(first, 1)
+    await second.refresh()
+    cuts = await group.wait_for_checkpoint("c")
+    assert cuts[SCOPE, STREAM].offsets == {0: 0}
+    assert await take(first, 1) == [b"of 8"]
+    await first.reader_offline()
+    await second.reader_offline()
+
+
+async def test_a_deleted_stream_keeps_no_other_from_being_read(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    other = segment_name(SCOPE, "other", 0)
+    await segments.create_segment(other)
+    both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "other"): HEAD}, {}, 20)
+    made = await ReaderGroup(group._cluster, SCOPE, "both").create(both)
+    async with await made.create_reader("r") as reader:
+        await segments.delete(S0)
+        stream.deleted = {STREAM}
+        with pytest.raises(EventsTruncated) as caught:
+            await take(reader, 1)
+        assert (caught.value.segment, caught.value.next_offset) == (S0, None)
+        await segments.append(other, [framed(b"goes on")])
+        assert await take(reader, 1) == [b"goes on"]
+        assert await reader.get_segment_slice(timeout_s=0.05) is None
+
+
+async def test_a_stream_that_was_read_to_its_end_and_deleted_has_ended(
+    group: ReaderGroup, reader: EventReader, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.append(S0, [framed(b"last")])
+    await segments.seal(S0)
+    assert await take(reader, 1) == [b"last"]
+    await segments.delete(S0)
+    stream.deleted = {STREAM}
+    assert await all_events(reader) == []
+
+
+async def test_a_stream_that_was_made_again_is_read_from_its_head(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.delete(S0)
+    await truncated_till(stream, segments, {5: 0})
+    async with await group.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated):
+            await take(reader, 1)
+        assert await take(reader, 1) == [b"of 5"]
+
+
 async def test_a_connection_is_tried_while_a_read_waits(endpoint: Endpoint, segments: InMemorySegmentStore) -> None:
     await segments.create_segment(S0)
     reads = segment_feed.SegmentReads(ScriptedResolver(endpoint), probe_s=0.01)
@@ -504,6 +651,21 @@ async def test_a_group_whose_last_segment_is_gone_has_ended(
             await all_events(reader)
         assert (caught.value.offset, caught.value.next_offset) == (0, None)
         assert await all_events(reader) == []
+
+
+@pytest.mark.parametrize("end", [{0: 11}, {40 << 32 | 8: 12}])
+async def test_a_group_whose_place_is_forgotten_ends_where_it_was_to(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream, end: SegmentOffsets
+) -> None:
+    head = 40 << 32 | 8
+    ending = replace(ENDING, end={(SCOPE, STREAM): end})
+    bounded = await ReaderGroup(group._cluster, SCOPE, "bounded").create(ending)
+    await truncated_till(stream, segments, {head: 0}, 0)
+    await segments.append(segment_name(SCOPE, STREAM, head), [framed(b"behind the end")])
+    async with await bounded.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated):
+            await all_events(reader)
+        assert await all_events(reader) == ([b"of 8"] if head in end else [])
 
 
 @pytest.mark.parametrize("start", [{0: 12}, {1 << 32 | 1: 0}])
