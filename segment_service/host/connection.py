@@ -179,6 +179,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: deque[Frame] = deque()
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
+        self._written_bytes = 0
+        """Reply bytes that the transport was given."""
         self._speaks_tls = False
         self._write_paused = False
         self._read_paused = False
@@ -359,7 +361,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def unsent_bytes(self) -> int:
         """Reply bytes that the peer has not taken at this moment."""
-        return self._out_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+        return self._out_bytes + self._buffered_bytes()
+
+    def taken_bytes(self) -> int:
+        """Reply bytes that the peer, or the kernel for it, has taken; over TLS somewhat fewer, as what waits there is
+        encrypted."""
+        return self._written_bytes - self._buffered_bytes()
+
+    def _buffered_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     # ---- probation ---------------------------------------------------------------------------------------------------
 
@@ -738,7 +748,8 @@ class Connection(asyncio.BufferedProtocol):
         if not parts or self._transport is None or self._transport.is_closing():
             return
         self._transport.writelines(in_records(parts) if self._speaks_tls else parts)
-        self._budgets.unsent.note(self, self._transport.get_write_buffer_size())
+        self._written_bytes += had
+        self._budgets.unsent.note(self, self._buffered_bytes())
         if not self._write_paused and had >= unsent_bytes_max:
             self._writable.set()
             self._schedule_pump()

@@ -106,6 +106,7 @@ class WireServer(Service):
         self.spawn(self.budgets.hello.run(), "hello-deadlines")
         self.spawn(self.budgets.frames.run(), "frame-deadlines")
         self.spawn(self.budgets.unsent.run(), "unsent-replies")
+        self.spawn(self.budgets.unsent.watch(), "untaken-replies")
         self.log.info("serving the wire protocol", host=self.host, port=self.port)
 
     async def _listen(self) -> None:

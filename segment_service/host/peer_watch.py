@@ -24,6 +24,8 @@ class Watched(Protocol):
 
     def unsent_bytes(self) -> int: ...
 
+    def taken_bytes(self) -> int: ...
+
 
 class PeerWatch:
     """The watch of one connection. Frames that come in one piece cost it nothing."""

@@ -29,7 +29,14 @@ from pravega_common.wire.commands import (
 )
 from segment_service.host.admission import Admission
 from segment_service.host.budgets import frame_time_max_s, hello_time_max_s
-from segment_service.host.held_bytes import OpenFrames, UnsentReplies, look_s, stalled_time_max_s
+from segment_service.host.held_bytes import (
+    OpenFrames,
+    UnsentReplies,
+    look_s,
+    stalled_time_max_s,
+    untaken_look_s,
+    untaken_time_max_s,
+)
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
@@ -343,6 +350,37 @@ async def test_replies_wait_while_too_many_are_unsent_and_a_stalled_peer_gives_w
             await client.close()
         await eventually(lambda: server.connection_count == 0)
         assert unsent.bytes == 0
+
+
+async def test_a_peer_that_takes_none_of_its_replies_is_cut_in_time_and_a_slow_one_is_not(
+    serve: Serve, store: InMemorySegmentStore, clock: ManualClock
+) -> None:
+    """Also while all others find room: its connection, replies and requests are held for nobody."""
+    await store.create_segment(SEGMENT)
+    await store.append(SEGMENT, [bytes(MIB)])
+    async with serve() as server:
+        slow = await WireClient.connect(server.port)
+        await eventually(lambda: server.connection_count == 1)
+        (served,) = server._connections
+        stalled = await WireClient.connect(server.port)
+        for client in (slow, stalled):
+            client.send(*(ReadSegment(SEGMENT, 0, MIB, "", number) for number in range(40)))
+        await eventually(lambda: len(server.budgets.unsent._by_holder) == 2)  # private: who holds replies
+        since_s = clock.monotonic_s()
+        while server.connection_count == 2 and clock.monotonic_s() < since_s + untaken_time_max_s + 2 * untaken_look_s:
+            taken = served.taken_bytes()
+            while served.taken_bytes() == taken:
+                await asyncio.wait_for(slow.expect(SegmentRead), 10)
+            await clock.advance(untaken_look_s)
+        assert clock.monotonic_s() >= since_s + untaken_time_max_s
+        await eventually(lambda: server.connection_count == 1)
+        assert reasons(server) == [f"no reply was taken for {untaken_time_max_s:.0f} s"]
+        assert server.budgets.unsent.cut_total == 1
+        await stalled.close()
+        await slow.close()
+        await eventually(lambda: server.connection_count == 0)
+        assert server.budgets.unsent.bytes == 0
+        assert server.budgets.reads == 0
 
 
 async def test_a_complete_frame_is_no_open_one(serve: Serve, store: InMemorySegmentStore) -> None:
