@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Final, Protocol, TypeVar, overload
@@ -83,9 +84,13 @@ class EndpointCache:
         return self._controller.tokens.of_segment(segment)
 
     def forget(self, segment: str) -> None:
-        """The store was not the owner, did not answer or did not take the token: containers move together, so all
-        addresses are dropped."""
-        self._endpoints.clear()
+        """The store was not the owner, did not answer or did not take the token: containers move together, so the
+        addresses that name this store are dropped. Those of other stores stay, as with ``AsyncController.forget``."""
+        gone = self.known(segment)
+        if gone is not None:
+            for name, endpoint in tuple(self._endpoints.items()):  # Other threads note what they find.
+                if endpoint == gone:
+                    self._endpoints.pop(name, None)
         self._controller.tokens.forget(segment)
 
 
@@ -128,7 +133,7 @@ class SegmentClient:
         found: dict[str, SegmentInfo] = {}
         left = dict.fromkeys(segments)
         if left:
-            self._repeated(lambda: self._ask_about(left, found), next(iter(left)), idempotent=True)
+            self._repeated(lambda: self._ask_about(left, found), idempotent=True)
         return found
 
     def _ask_about(self, left: dict[str, None], found: dict[str, SegmentInfo]) -> None:
@@ -140,8 +145,9 @@ class SegmentClient:
         failure: PravegaError | None = None
         while waiting:
             first = next(iter(waiting))
-            connection = self._connection(first)
-            asked, answers = self._ask_store(connection, waiting, refused)
+            with self._doubting(first, idempotent=True):
+                connection = self._connection(first)
+                asked, answers = self._ask_store(connection, waiting, refused)
             if isinstance(answers, _Unchanged):  # Its owner was noted when they came first.
                 found.update(answers.by_name)
                 for segment in asked:
@@ -149,6 +155,7 @@ class SegmentClient:
                 continue
             if not asked:
                 del waiting[first]  # It is refused by its own store: asked again later.
+            self._forget_failed(asked, answers, connection.endpoint)
             for segment, answer in zip(asked, answers, strict=True):
                 if isinstance(answer, ContainerNotHosted):
                     refused.add((segment, connection.endpoint))
@@ -166,6 +173,17 @@ class SegmentClient:
                 del left[segment]
         if left:
             raise failure or Unavailable(f"no store is known for {next(iter(left))}")
+
+    def _forget_failed(
+        self, asked: Sequence[str], answers: Sequence[SegmentInfo | PravegaError], endpoint: Endpoint
+    ) -> None:
+        """Forget the store, and the tokens, of what got no good answer; comes before the store is noted for the rest.
+        One that was asked without being known as the owner may well be none."""
+        for segment, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, SegmentInfo) or not answer.may_be_repeated(idempotent=True):
+                continue
+            if not isinstance(answer, ContainerNotHosted) or self.endpoints.known(segment) == endpoint:
+                self.endpoints.forget(segment)
 
     def _ask_store(
         self, connection: WireSocket, waiting: dict[str, None], refused: set[tuple[str, Endpoint]]
@@ -229,13 +247,26 @@ class SegmentClient:
 
         A store whose protocol is older than ``since_version`` is not asked: ``UnsupportedOperation``.
         """
-        return self._repeated(lambda: self._once(segment, make, expect, since_version), segment, idempotent=idempotent)
 
-    def _repeated(self, attempt: Callable[[], T], segment: str, *, idempotent: bool) -> T:
-        """The result of an attempt, which is made again where that is safe, in the time of a call.
+        def attempt() -> R:
+            with self._doubting(segment, idempotent=idempotent):
+                return self._once(segment, make, expect, since_version)
 
-        ``segment`` is the one whose owner is looked for again.
-        """
+        return self._repeated(attempt, idempotent=idempotent)
+
+    @contextlib.contextmanager
+    def _doubting(self, segment: str, *, idempotent: bool) -> Iterator[None]:
+        """Have the owner of the segment looked for again if what is inside fails and is to be repeated."""
+        try:
+            yield
+        except PravegaError as error:
+            if error.may_be_repeated(idempotent=idempotent):
+                self.endpoints.forget(segment)
+            raise
+
+    def _repeated(self, attempt: Callable[[], T], *, idempotent: bool) -> T:
+        """The result of an attempt, which is made again where that is safe, in the time of a call. One that fails has
+        forgotten whose owner is to be looked for again."""
         deadline_s = time.monotonic() + self._call_time_s
         delay_s = retry_delay_min_s
         while True:
@@ -246,7 +277,6 @@ class SegmentClient:
                 if not error.may_be_repeated(idempotent=idempotent):
                     raise
                 failure = error
-            self.endpoints.forget(segment)
             if time.monotonic() + delay_s > deadline_s:
                 raise failure
             time.sleep(delay_s)

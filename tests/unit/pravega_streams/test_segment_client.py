@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -18,7 +18,7 @@ from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.segment import segment_client
-from pravega_streams.segment.segment_client import SegmentClient
+from pravega_streams.segment.segment_client import EndpointCache, SegmentClient
 from tests.support.fakes.wire_store import FakeStore
 
 COUNT = 600
@@ -61,6 +61,10 @@ class Controller:
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         self.asked += 1
         return self._endpoints[0 if segment_id < self._split else -1]
+
+    def move(self, *endpoints: Endpoint) -> None:
+        """The segments belong to these stores now."""
+        self._endpoints = endpoints
 
 
 @pytest.fixture(params=[0, BATCHES], ids=["plain", "batches"])
@@ -180,15 +184,7 @@ def test_every_store_is_asked_about_its_own(store: FakeStore, split: int) -> Non
     """The second store refuses what the first owns, and the other way round."""
     other = FakeStore()
     other.extensions = store.extensions
-    infos = Infos()
-    for one, owned in ((store, set(NAMES[:split])), (other, set(NAMES[split:]))):
-
-        def before(command: c.Command, owned: set[str] = owned) -> str | c.Command | None:
-            if isinstance(command, c.GetStreamSegmentInfo) and command.segment not in owned:
-                return c.WrongHost(command.request_id, command.segment, "", "")
-            return infos(command)
-
-        one.before = before
+    store.before, other.before = _owner(NAMES[:split]), _owner(NAMES[split:])
     controller = Controller(store.endpoint, other.endpoint, split=split)
     client = SegmentClient(cast("ControllerClient", controller))
     assert extents(client.infos(NAMES)) == EVEN
@@ -232,3 +228,58 @@ def test_damage_is_reported_at_once(store: FakeStore, client: SegmentClient) -> 
     store.before = before
     with pytest.raises(DataCorruption):
         client.infos(NAMES)
+
+
+def test_a_store_that_is_away_makes_no_other_address_forgotten() -> None:
+    here, away, new = Endpoint("here", 1), Endpoint("away", 2), Endpoint("new", 3)
+    controller = Controller(here, away, split=300)
+    endpoints = EndpointCache(cast("ControllerClient", controller))
+    assert [endpoints.resolve(name) for name in NAMES] == [here] * 300 + [away] * 300
+
+    # Containers move together: those of a store that is gone are looked for again at the first sign of it.
+    controller.move(here, new)
+    endpoints.forget(NAMES[450])
+    assert [endpoints.resolve(name) for name in NAMES] == [here] * 300 + [new] * 300
+    assert controller.asked == COUNT + 300
+
+    # A call that failed before knows nothing of what was found since, and one about an unknown segment of nothing.
+    endpoints.forget("s/other/0.#epoch.0")
+    assert [endpoints.resolve(name) for name in NAMES] == [here] * 300 + [new] * 300
+    assert controller.asked == COUNT + 300
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_segments_that_moved_from_any_store_are_found(store: FakeStore, is_away: bool) -> None:
+    """Not only those of the store of the first segment, which does not fail."""
+    old, new = FakeStore(), FakeStore()
+    old.extensions = new.extensions = store.extensions
+    store.before, old.before, new.before = _owner(NAMES[:300]), _owner(NAMES[300:]), _owner(NAMES[300:])
+    controller = Controller(store.endpoint, old.endpoint, split=300)
+    client = SegmentClient(cast("ControllerClient", controller), call_time_s=5)
+    assert extents(client.infos(NAMES)) == EVEN
+    controller.move(store.endpoint, new.endpoint)
+    controller.asked = 0
+    if is_away:
+        old.close()
+    else:
+        old.before = _owner([])
+    assert extents(client.infos(NAMES)) == EVEN
+    assert client.endpoints.known(NAMES[0]) == store.endpoint
+    assert client.endpoints.known(NAMES[-2]) == new.endpoint
+    assert controller.asked <= 300
+    client.close()
+    new.close()
+    if not is_away:
+        old.close()
+
+
+def _owner(owned: Sequence[str]) -> Callable[[c.Command], str | c.Command | None]:
+    """As ``FakeStore.before``, of a store that owns these segments only."""
+    infos = Infos()
+
+    def before(command: c.Command) -> str | c.Command | None:
+        if isinstance(command, c.GetStreamSegmentInfo) and command.segment not in owned:
+            return c.WrongHost(command.request_id, command.segment, "", "")
+        return infos(command)
+
+    return before
