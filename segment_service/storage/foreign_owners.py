@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from pravega_common.errors import DataCorruption
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkStorage
@@ -58,20 +59,34 @@ class ForeignOwners:
         failpoint(ANNOUNCED)
 
     async def announce_missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> int:
-        """As ``announce``, where nothing says so yet; returns the number of segments that it was put for."""
-        missing = [one async for one in self.missing(owner_id, chunks)]
-        for segment_id in missing:
-            await self.announce_one(owner_id, segment_id)
-        return len(missing)
+        """As ``announce``, where nothing says so yet; returns the number of segments that it was put for. Where a name
+        is not ours, ``DataCorruption`` once it is put for the others."""
+        count, failure = 0, None
+        for segment_id in sorted(origins(owner_id, chunks)):
+            try:
+                is_missing = await self._is_missing(owner_id, segment_id)
+            except DataCorruption as error:
+                failure = error
+                continue
+            if is_missing:
+                await self.announce_one(owner_id, segment_id)
+                count += 1
+        if failure is not None:
+            raise failure
+        return count
 
     async def missing(self, owner_id: int, chunks: Iterable[_WrittenFor]) -> AsyncIterator[int]:
         """The segments of whose chunks ``owner_id`` has some and is not announced as an owner, in order."""
         for segment_id in sorted(origins(owner_id, chunks)):
-            if all(one.owner_id != owner_id for one in await self.of(segment_id)):
+            if await self._is_missing(owner_id, segment_id):
                 yield segment_id
 
+    async def _is_missing(self, owner_id: int, segment_id: int) -> bool:
+        return all(one.owner_id != owner_id for one in await self.of(segment_id))
+
     async def of(self, segment_id: int) -> list[ForeignOwner]:
-        """The announcements of the chunks that were written for this segment, by owner."""
+        """The announcements of the chunks that were written for this segment, by owner. ``DataCorruption`` if a name
+        there is not ours: it may have been one."""
         prefix = self._layout.foreign_owners_of(segment_id)
         return [self._layout.parse_foreign_owner(info.name) async for info in self._chunks.list(prefix)]
 

@@ -10,10 +10,10 @@ restore them; if it may have had chunks written for others, nothing is swept at 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from pravega_common.errors import Fenced, SegmentDamaged
+from pravega_common.errors import DataCorruption, Fenced
 from pravega_common.runtime.clock import Clock
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.chunk_names import ChunkId, Layout, ManifestKind
@@ -26,6 +26,9 @@ pace_s: Final = 0.005
 
 ids_per_page: Final = 1_000
 """Ids of segments that are not in memory, asked for at once."""
+
+no_segment: Final = -1
+"""Stands for the segment of names that are not ours."""
 
 
 class FullSweep:
@@ -62,6 +65,7 @@ class FullSweep:
         inactive = self._inactive_ids()
         inactive_id = await anext(inactive, None)
         async for segment_id, names in self._grouped(self._layout.manifests):
+            self._check_epochs(names)
             unseen.discard(segment_id)
             while inactive_id is not None and inactive_id <= segment_id:
                 if inactive_id < segment_id:
@@ -109,7 +113,13 @@ class FullSweep:
     async def _find_orphans(self, foreign: set[ChunkId]) -> int:
         found = 0
         async for segment_id, names in self._grouped(self._layout.chunks):
-            earlier = [chunk for chunk in map(self._layout.parse_chunk, names) if chunk.epoch < self._manifests.epoch]
+            try:
+                self._check_epochs(names)
+                chunks = [self._layout.parse_chunk(name) for name in names]
+            except DataCorruption as error:  # a name that is not ours among them
+                self._segments.skip(segment_id, error)
+                continue
+            earlier = [chunk for chunk in chunks if chunk.epoch < self._manifests.epoch]
             if earlier:
                 found += await self._discard_orphans(segment_id, [chunk for chunk in earlier if chunk not in foreign])
             await self._clock.sleep(pace_s)
@@ -120,19 +130,17 @@ class FullSweep:
             try:
                 view = await self._manifests.view(segment_id)
                 await self._segments.check_length(view)
-            except (SegmentDamaged, MergeUnfinished) as error:
+            except (DataCorruption, MergeUnfinished) as error:
                 self._segments.skip(segment_id, error)
                 return 0
             return await self._segments.discard_orphans(view, chunks)
 
     async def _grouped(self, prefix: str) -> AsyncIterator[tuple[int, list[str]]]:
-        """Names below the prefix by segment. ``Fenced`` if one carries a higher epoch."""
-        segment_id = -1
+        """Names below the prefix by segment."""
+        segment_id = no_segment
         names: list[str] = []
         async for info in self._chunks.list(prefix):
-            found = int(info.name.removeprefix(prefix).partition("/")[0], 16)
-            if self._layout.epoch_in(info.name) > self._manifests.epoch:
-                raise Fenced(f"{info.name} was made by a later owner than epoch {self._manifests.epoch}")
+            found = self._segment_in(info.name)
             if found != segment_id and names:
                 yield segment_id, names
                 names = []
@@ -140,3 +148,16 @@ class FullSweep:
             names.append(info.name)
         if names:
             yield segment_id, names
+
+    def _segment_in(self, name: str) -> int:
+        """The segment in a name; ``no_segment`` in one that is not ours, as ``_check_epochs`` finds."""
+        try:
+            return self._layout.segment_in(name) or 0
+        except ValueError:
+            return no_segment
+
+    def _check_epochs(self, names: Iterable[str]) -> None:
+        """``Fenced`` if a name carries a higher epoch, ``DataCorruption`` if one is not ours."""
+        for name in names:
+            if self._layout.epoch_in(name) > self._manifests.epoch:
+                raise Fenced(f"{name} was made by a later owner than epoch {self._manifests.epoch}")

@@ -61,11 +61,13 @@ class _Found:
     """Segments that they name, by epoch."""
     unreadable: list[str] = field(default_factory=list)
 
-    def no_more_needed(self) -> list[str]:
-        """The names of those that a sweep was the last one for."""
+    def no_more_needed(self, left: Collection[int]) -> list[str]:
+        """The names of those that a sweep was the last one for; it ``left`` these segments to another."""
         gone, known = list(self.unreadable), set[int]()
         for place, epoch in enumerate(sorted(self.names, reverse=True), start=1):
             known |= self.segment_ids[epoch]
+            if not self.segment_ids[epoch].isdisjoint(left):
+                continue
             if place > kept_epochs_max or (place > kept_epochs_min and len(known) > kept_ids_max):
                 gone += self.names[epoch]
         return gone
@@ -125,11 +127,11 @@ class OrphanSweeper(Service):
             for segment_id in segment_ids:
                 swept = swept.and_also(await self._segments.sweep(segment_id))
                 await self._clock.sleep(pace_s)
-            self._segments.check_complete()
         finally:
             self._segments.end()
         if self._garbage.dropped_names == dropped_before:
-            self._garbage.discard_last(found.no_more_needed())
+            self._garbage.discard_last(found.no_more_needed(self._segments.left))
+        self._segments.check_complete()
         return swept
 
     async def _read_journals(self) -> _Found:
@@ -149,14 +151,19 @@ class OrphanSweeper(Service):
 
     async def _run(self) -> None:
         await self._clock.sleep(start_delay_s)
+        told = ""
         for _ in range(attempts_max):
             try:
                 swept = await self.sweep()
-                self.log.info("swept Tier 2", orphans=swept.orphans, tombstones=swept.tombstones)
+                damaged = len(self._segments.damaged)
+                self.log.info("swept Tier 2", orphans=swept.orphans, tombstones=swept.tombstones, left_out=damaged)
                 return
             except Fenced as error:
                 self.log.warning("sweep is left to the next owner", reason=str(error))
                 return
             except PravegaError as error:
-                self.log.warning("sweep failed", error=str(error))
+                if str(error) != told:
+                    self.log.warning("sweep failed", error=str(error))
+                told = str(error)
             await self._clock.sleep(retry_delay_s)
+        self.log.warning("sweep is left to the next owner", attempts=attempts_max, reason=told)

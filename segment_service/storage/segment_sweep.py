@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from pravega_common.errors import FailedError, Fenced, SegmentDamaged
+from pravega_common.errors import DataCorruption, FailedError, Fenced, SegmentDamaged
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import NeededLengths, OnDamage
@@ -93,6 +93,8 @@ class SegmentSweep:
         self._changed_owners: set[int] = set()
         self._left: set[int] = set()
         """Segments that could not be judged yet."""
+        self.damaged: set[int] = set()
+        """Segments that this sweep left out, as something of them is damaged."""
         manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
@@ -103,12 +105,18 @@ class SegmentSweep:
         self._needed = self.needed_lengths.active()
         self._changed_owners.clear()
         self._left.clear()
+        self.damaged.clear()
 
     def end(self) -> None:
         self._settled = None
 
+    @property
+    def left(self) -> Collection[int]:
+        """The segments that could not be judged yet: what names them for a sweep must stay."""
+        return self._left
+
     def check_complete(self) -> None:
-        """``MergeUnfinished`` if segments were left: what names them for a sweep must stay."""
+        """``MergeUnfinished`` if segments were left."""
         if self._left:
             raise MergeUnfinished(
                 f"{len(self._left)} merged segments wait for the storage writer, one is {min(self._left)}"
@@ -147,12 +155,14 @@ class SegmentSweep:
     async def announce_missing(self, segment_id: int) -> None:
         """Make sure that the segment is announced as an owner of the chunks that it lists and that were written for
         others: an announcement that was lost would make orphans of them. Comes before any of these is judged."""
-        with contextlib.suppress(SegmentDamaged):
+        try:
             async with self._manifests.lock(segment_id):
                 view = await self._manifests.load(segment_id)
                 count = await self._owners.announce_missing(segment_id, view.chunks)
                 if count:
                     self._log.error("announcements were lost and are made again", segment=segment_id, count=count)
+        except DataCorruption as error:  # what is not announced cannot be judged either
+            self._log.warning("an owner may lack announcements", segment=segment_id, error=str(error))
 
     async def sweep(self, segment_id: int) -> Swept:
         """Give what is left of the segment to the garbage collector. ``Fenced`` if a later owner wrote any of it."""
@@ -170,15 +180,16 @@ class SegmentSweep:
                 if view.is_dangling:
                     await self._claim(view)  # nothing of it is needed: late puts brought it back without its base
                 return Swept(orphans, 0)
-        except (SegmentDamaged, MergeUnfinished) as error:
+        except (DataCorruption, MergeUnfinished) as error:  # also a name among its objects that is not ours
             self.skip(segment_id, error)
             return Swept(0, 0)
 
-    def skip(self, segment_id: int, error: SegmentDamaged | MergeUnfinished) -> None:
+    def skip(self, segment_id: int, error: DataCorruption | MergeUnfinished) -> None:
         """Go on without a segment."""
         if isinstance(error, MergeUnfinished):
             self._left.add(segment_id)
-        else:
+        elif segment_id not in self.damaged:
+            self.damaged.add(segment_id)
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
 
     async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:

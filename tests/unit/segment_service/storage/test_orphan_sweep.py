@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pravega_common.errors import Fenced, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
@@ -28,6 +29,7 @@ from tests.support.tier2_garbage import collect_all
 LAYOUT = Layout(1)
 KEPT = 3
 """Earlier epochs whose journals stay in these tests."""
+LEFT = "sweep is left to the next owner"
 
 
 class CountingChunks(InMemoryChunkStorage):
@@ -454,6 +456,64 @@ async def test_the_source_of_a_merge_that_is_replayed_is_not_damaged_and_swept_l
     assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [7, 8]
     assert await two.read(7, 0, 6) == b"intoit"
     assert not damaged
+
+
+@pytest.mark.parametrize(
+    ("stray", "is_whole"),
+    [
+        (LAYOUT.chunks_of(9) + "copy", False),
+        (LAYOUT.chunks_of(9) + "copy", True),
+        (LAYOUT.foreign_owners_of(9) + "copy", False),
+        (LAYOUT.chunks + "copy", True),
+    ],
+)
+async def test_a_name_that_is_not_ours_ends_no_sweep_of_others(owners: Owners, stray: str, is_whole: bool) -> None:
+    one = await owners.open_and_sweep()
+    for segment_id in (8, 9, 10):
+        await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(segment_id, 0, [b"lost"]))
+    await owners.chunks.put(stray, [b"of an operator"])
+    two = await owners.open(trusts_journals=not is_whole)
+    is_judged = stray == LAYOUT.chunks + "copy"
+    assert (await two.sweeper.sweep()).orphans == 2 + is_judged
+    await collect_all(two)
+    assert stray in owners.chunks.objects
+    left = [name for name in owners.names("d") if name != stray]
+    assert [LAYOUT.parse_chunk(name).segment_id for name in left] == ([] if is_judged else [9])
+    await owners.chunks.delete_all([stray])
+    await owners.open_and_sweep()
+    assert not owners.names("d")
+
+
+async def test_an_announcement_beside_a_name_that_is_not_ours_is_made_before_chunks_are_judged(owners: Owners) -> None:
+    """Those for other segments are, and the chunks of this one are not judged."""
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    await one.write(10, 0, [b"too"])
+    await one.concat(7, 6, 10)
+    await collect_all(one)
+    await owners.chunks.delete_all(owners.names("f"))
+    stray = LAYOUT.foreign_owners_of(8) + "copy"
+    await owners.chunks.put(stray, [])
+    for _ in range(KEPT + 2):
+        two = await owners.open_and_sweep()
+        assert await two.read(7, 0, 9) == b"intoittoo"
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f") if name != stray] == [(10, 7)]
+
+
+async def test_a_merge_that_never_ends_is_told_once_and_keeps_no_other_journals(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    for number in range(KEPT + 3):
+        with capture_logs() as told:
+            last = await owners.open()
+            last.watch_damage(LengthsDuringAMerge(8, 2), lambda *_: None)
+            await last.sweeper._run()  # private: the service's task
+            await collect_all(last)
+        assert [line["event"] for line in told if "sweep" in line["event"]] == ["sweep failed", LEFT]
+        await last.write(20 + number, 0, [b"data"])
+    named = [LAYOUT.parse_journal(name) for name in owners.names("j")]
+    assert named[0] == 1, "the journal that names the source was deleted"
+    assert len(set(named)) == 1 + KEPT + 1
 
 
 async def test_journals_of_the_last_epochs_stay(owners: Owners) -> None:
