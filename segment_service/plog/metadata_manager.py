@@ -38,6 +38,12 @@ from segment_service.plog.plog_client import PlogMissing
 
 register_attempts_max: Final = 5
 register_delay_s: Final = 0.1
+doubtful_plogs_max: Final = 64
+"""Metadata plogs that were given to the CPO in a row without an answer that says what became of them. Each may be the
+registered one. No further one is made until the newest of them is registered."""
+candidates_max: Final = 2 * doubtful_plogs_max
+"""Metadata plogs of this owner that the CPO may show: those in doubt, and the newest ones before, which a CPO that went
+back shows."""
 rejoin_pause_s: Final = 5.0
 """Pause between two attempts to get a server back that is out of the metadata plog."""
 stream_name: Final = "metadata"
@@ -68,7 +74,10 @@ class MetadataManager:
         self._cpo = cpo
         self._clock = clock
         self._registered: str | None = None
-        self._candidates: set[str] = set()
+        self._candidates: dict[str, None] = {}
+        """Metadata plogs that this owner gave to the CPO, the newest ones last."""
+        self._doubtful = 0
+        """Those of them, the newest ones, of which it is not known whether they were registered."""
         self._plog: OpenPlog | None = None
         self._offset = 0
         self._sequence = 0
@@ -130,7 +139,7 @@ class MetadataManager:
         are freed by the next owner's ``clean_up``."""
         self.epoch = epoch
         self._registered = await self._cpo.get_metadata_plog(self._container_id)
-        self._candidates.add(str(self._registered))
+        self._candidates[str(self._registered)] = None
         async with self._lock:
             await self._start_plog(FullRecord(), frees_old=False)
 
@@ -242,6 +251,8 @@ class MetadataManager:
             await self.explain_loss(error)
 
     async def _start_plog(self, state: FullRecord, *, frees_old: bool = True) -> None:
+        if self._doubtful >= doubtful_plogs_max:
+            await self._register(next(reversed(self._candidates)))
         old = self._registered
         number = state.number + 1
         full = FullRecord(state.streams, number)
@@ -265,11 +276,11 @@ class MetadataManager:
             await self._delete_old(PlogId.parse(old))
 
     async def _register(self, plog_id: str) -> None:
-        self._candidates.add(plog_id)
+        self._note_candidate(plog_id)
         for attempt in range(register_attempts_max):
             try:
                 await self._cpo.put_metadata_plog(self._container_id, self.epoch, self._registered, plog_id)
-                self._registered = plog_id
+                self._registered, self._doubtful = plog_id, 0
                 return
             except VersionConflict:
                 current = await self._cpo.get_metadata_plog(self._container_id)
@@ -280,6 +291,20 @@ class MetadataManager:
                     raise UnknownOutcome(f"metadata plog {plog_id} may not be registered: {error}") from error
                 await self._clock.sleep(register_delay_s * 2**attempt)
         raise Unavailable(f"metadata plog {plog_id} was not registered in {register_attempts_max} attempts")
+
+    def _note_candidate(self, plog_id: str) -> None:
+        """Remember what the CPO may show from now on, and forget what it cannot show any more.
+
+        What was registered is replaced only by a change that expects it, and no id is used twice: once one of them is
+        known to be registered, no change that was sent before, and may still be under way, finds what it expects.
+        """
+        if plog_id in self._candidates:
+            return
+        self._candidates[plog_id] = None
+        self._doubtful += 1
+        check(self._doubtful <= doubtful_plogs_max, "too many metadata plogs in doubt", doubtful=self._doubtful)
+        if len(self._candidates) > candidates_max:
+            del self._candidates[next(iter(self._candidates))]
 
     async def _delete_old(self, plog_id: PlogId) -> None:
         """Free the metadata plog that was replaced; if that fails, the next owner's ``clean_up`` does it."""

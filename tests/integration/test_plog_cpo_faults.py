@@ -10,6 +10,7 @@ import pytest
 from pravega_common.errors import ConfigurationError, Fenced, Unavailable, UnknownOutcome, VersionConflict
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO
+from segment_service.plog import metadata_manager
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
@@ -134,5 +135,60 @@ async def test_an_owner_in_doubt_about_its_metadata_plog_makes_sure(
         await log.check_owner()
         await later.initialize()
     assert [bytes(entry.payload) async for entry in later.read()] == [b"acked"]
+    await log.close()
+    await later.close()
+
+
+class DeafCPO(InMemoryCPO):
+    """Gives no answer to what registers a metadata plog, and does not do it yet, while ``is_deaf``."""
+
+    is_deaf = False
+
+    async def put_metadata_plog(self, container_id: int, epoch: int, expected: str | None, plog_id: str) -> None:
+        if self.is_deaf:
+            raise UnknownOutcome("no answer")
+        await super().put_metadata_plog(container_id, epoch, expected, plog_id)
+
+
+@pytest.mark.parametrize("lands", ["none", "first", "last"])
+async def test_metadata_plogs_that_may_be_registered_are_few_and_none_is_forgotten(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, lands: str
+) -> None:
+    """Also the first of those without an answer may be registered, at any time until another one is for certain."""
+    monkeypatch.setattr(metadata_manager, "register_attempts_max", 1)
+    monkeypatch.setattr(metadata_manager, "doubtful_plogs_max", 8)
+    monkeypatch.setattr(metadata_manager, "candidates_max", 16)
+    cpo = DeafCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("group-0", (own_redis.address,)),)))
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    manager = log._manager
+    assert manager is not None  # private: a metadata plog is replaced when it is full, or lost an append
+    for _ in range(30):
+        await manager.start_plog(manager.state)
+    assert len(manager._candidates) == 16
+    registered = await cpo.get_metadata_plog(1)
+    group = log._required_client().groups[0]
+    before = len(await group.list_plogs(1))
+    cpo.is_deaf = True
+    for _ in range(30):
+        with pytest.raises(UnknownOutcome):
+            await manager.start_plog(manager.state)
+    assert len(manager._candidates) == 16
+    assert len(await group.list_plogs(1)) == before + 8, "plogs pile up while the CPO is away"
+    cpo.is_deaf = False
+    if lands != "none":
+        doubtful = list(manager._candidates)[-8:]
+        await cpo.put_metadata_plog(1, log.epoch, registered, doubtful[0 if lands == "first" else -1])
+    monkeypatch.setattr(metadata_manager, "register_attempts_max", 5)
+    await log.check_owner()
+    assert str(manager._registered) == await cpo.get_metadata_plog(1)
+    await log.append([b"acked"])
+    later = RedisDataLog(1, "later", cpo, "test", SETTINGS)
+    await later.initialize()
+    with pytest.raises(Fenced):
+        await log.check_owner()
+    assert [bytes(entry.payload) async for entry in later.read()] == [b"acked"]
+    assert len(await later._required_client().groups[0].list_plogs(1)) <= 4
     await log.close()
     await later.close()
