@@ -355,6 +355,7 @@ class LogStream(Service):
             new = await self._supply.another(new, self._active)
         await self._supply.group_of(new).open_for_appends()
         record = PlogRecord(new.number, new.plog.plog_id, first_waiting + len(found), chain.last)
+        self._supply.propose(new)
         await self._manager.record(SwitchRecord(self._stream, sealed, record))
         failpoint(HAND_OVER_RECORDED)
         self._accept(found)
@@ -368,6 +369,7 @@ class LogStream(Service):
             await self._supply.free(old.plog.plog_id)
         if abandoned is not None:
             await self._supply.free(abandoned.plog.plog_id)
+        await self._supply.free_proposed(self._manager.plogs())
 
     async def _settled_end(self, old: WritePlog, fenced: FencedPlog, chain: Chain) -> PlogEnd:
         """The end of a fenced plog, up to which a majority of servers has it now; ``chain`` is followed up to there."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NoReturn
 
 import structlog
@@ -251,9 +253,9 @@ class MetadataManager:
             await self.explain_loss(error)
 
     async def _start_plog(self, state: FullRecord, *, frees_old: bool = True) -> None:
+        replaced: list[str] = []
         if self._doubtful >= doubtful_plogs_max:
-            await self._register(next(reversed(self._candidates)))
-        old = self._registered
+            replaced = await self._register(next(reversed(self._candidates)))
         number = state.number + 1
         full = FullRecord(state.streams, number)
         group = self._client.choose_group(self._container_id)
@@ -267,21 +269,25 @@ class MetadataManager:
         frame = self._encode(encode_record(full))
         await group.append_small(plog, 0, frame)
         failpoint(FULL_WRITTEN)
-        await self._register(str(plog_id))
+        replaced += await self._register(str(plog_id))
         failpoint(REGISTERED)
         self._plog = plog
         self._advance(frame)
         self.state = full
-        if old is not None and frees_old:
-            await self._delete_old(PlogId.parse(old))
+        if frees_old:
+            await self._delete_old(replaced)
 
-    async def _register(self, plog_id: str) -> None:
+    async def _register(self, plog_id: str) -> list[str]:
+        """Register a metadata plog for certain; returns those that can never be the registered one again."""
+        before = self._registered
         self._note_candidate(plog_id)
         for attempt in range(register_attempts_max):
             try:
                 await self._cpo.put_metadata_plog(self._container_id, self.epoch, self._registered, plog_id)
+                doubtful = islice(reversed(self._candidates), self._doubtful)
+                replaced = [one for one in (before, *doubtful) if one is not None and one != plog_id]
                 self._registered, self._doubtful = plog_id, 0
-                return
+                return replaced
             except VersionConflict:
                 current = await self._cpo.get_metadata_plog(self._container_id)
                 check(current in self._candidates, "metadata plog changed at this epoch", current=current)
@@ -306,14 +312,18 @@ class MetadataManager:
         if len(self._candidates) > candidates_max:
             del self._candidates[next(iter(self._candidates))]
 
-    async def _delete_old(self, plog_id: PlogId) -> None:
-        """Free the metadata plog that was replaced; if that fails, the next owner's ``clean_up`` does it."""
-        try:
-            await self._client.group_of(plog_id).delete(plog_id, self._container_id, self.epoch)
-        except PravegaError as error:
-            if error.outcome is Outcome.REJECTED:
-                raise
-            self._log.warning("an old metadata plog was not deleted", plog_id=str(plog_id), error=str(error))
+    async def _delete_old(self, plog_ids: Iterable[str]) -> None:
+        """Free metadata plogs that were replaced, up to the first that cannot be now: records wait meanwhile. The next
+        owner's ``clean_up`` frees the others."""
+        for text in plog_ids:
+            plog_id = PlogId.parse(text)
+            try:
+                await self._client.group_of(plog_id).delete(plog_id, self._container_id, self.epoch)
+            except PravegaError as error:
+                if error.outcome is Outcome.REJECTED:
+                    raise
+                self._log.warning("an old metadata plog was not deleted", plog_id=text, error=str(error))
+                return
 
     def _encode(self, payload: bytes) -> bytes:
         header = PlogEntryHeader(PlogEntryKind.METADATA, self.epoch, self._sequence, self._sequence, self._last)

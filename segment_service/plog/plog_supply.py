@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +16,9 @@ from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
 from segment_service.plog.persistence_group import PersistenceClient
 from segment_service.plog.plog import PlogHeader, PlogId
+
+proposed_max: Final = 256
+"""Plogs of hand-overs that were not recorded which are remembered; the oldest above are left to the next owner."""
 
 SPARE_CREATED: Final = register("plog.stream.spare_created")
 
@@ -37,6 +42,8 @@ class PlogSupply:
     def __init__(self, stream: str, container_id: int, epoch: int, client: PersistenceClient, first: WritePlog) -> None:
         self.spare: WritePlog | None = None
         """The plog that was made ahead."""
+        self._proposed: deque[PlogId] = deque(maxlen=proposed_max)
+        """Plogs that hand-overs were to go on in since the last one that was recorded."""
         self._stream = stream
         self._container_id = container_id
         self._epoch = epoch
@@ -112,11 +119,27 @@ class PlogSupply:
             self._log.warning("the memory of a group is not known", group=group.name, error=str(error))
             return None
 
-    async def free(self, plog_id: PlogId) -> None:
-        """Delete a plog that no record names; if that fails, the next owner's clean-up does it."""
+    def propose(self, plog: WritePlog) -> None:
+        """Remember a plog that is about to be recorded: an attempt that fails may have recorded it, so it stays until
+        another one is."""
+        self._proposed.append(plog.plog.plog_id)
+
+    async def free_proposed(self, named: Collection[PlogId]) -> None:
+        """Free the plogs of attempts that failed, once a later one is recorded, but for those that the records name; up
+        to the first that cannot be freed now."""
+        while self._proposed:
+            plog_id = self._proposed[0]
+            if plog_id not in named and not await self.free(plog_id):
+                return
+            self._proposed.popleft()
+
+    async def free(self, plog_id: PlogId) -> bool:
+        """Delete a plog that no record names; false if that fails: the next owner's clean-up does it."""
         try:
             await self._client.group_of(plog_id).delete(plog_id, self._container_id, self._epoch)
+            return True
         except PravegaError as error:
             if error.outcome is Outcome.REJECTED:
                 raise
             self._log.warning("a plog was not deleted", plog_id=str(plog_id), error=str(error))
+            return False

@@ -11,6 +11,7 @@ from pravega_common.errors import ConfigurationError, Fenced, Unavailable, Unkno
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.plog import metadata_manager
+from segment_service.plog.metadata_records import MetadataRecord
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
@@ -183,6 +184,7 @@ async def test_metadata_plogs_that_may_be_registered_are_few_and_none_is_forgott
     monkeypatch.setattr(metadata_manager, "register_attempts_max", 5)
     await log.check_owner()
     assert str(manager._registered) == await cpo.get_metadata_plog(1)
+    assert len(await group.list_plogs(1)) <= before, "what was in doubt pile up"
     await log.append([b"acked"])
     later = RedisDataLog(1, "later", cpo, "test", SETTINGS)
     await later.initialize()
@@ -192,3 +194,53 @@ async def test_metadata_plogs_that_may_be_registered_are_few_and_none_is_forgott
     assert len(await later._required_client().groups[0].list_plogs(1)) <= 4
     await log.close()
     await later.close()
+
+
+async def test_plogs_of_a_log_that_is_taken_over_again_and_again_have_an_end(own_redis: RedisServer) -> None:
+    """What the owners before left, also those that were never stopped, is deleted by the next one."""
+    cpo = InMemoryCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("group-0", (own_redis.address,)),)))
+    owners: list[RedisDataLog] = []
+    for number in range(12):
+        log = RedisDataLog(1, f"store-{number}", cpo, "test", SETTINGS)
+        await log.initialize()
+        owners.append(log)
+        if number % 3:  # others wrote nothing
+            await log.truncate(await log.append([b"a checkpoint"]))
+        if number % 2:
+            await log.close()
+        supply = log._required_stream()._supply  # private: the plog that is made ahead
+        if number % 2 == 0:
+            await eventually(lambda made=supply: made.spare is not None)  # type: ignore[misc]
+        plogs = await log._required_client().groups[0].list_plogs(1)
+        assert len(plogs) <= 6, f"{len(plogs)} plogs after {number + 1} owners"
+    for log in owners[::2]:
+        await log.close()
+
+
+async def test_plogs_of_hand_overs_that_could_not_be_recorded_have_an_end(own_redis: RedisServer) -> None:
+    cpo = InMemoryCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("group-0", (own_redis.address,)),)))
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    manager, stream = log._required_manager(), log._required_stream()
+    group = log._required_client().groups[0]
+    for number in range(5):
+        record, failures = manager.record, 4
+
+        async def failing(made: MetadataRecord) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures < 0:
+                return await record(made)  # noqa: B023 - ends before the next turn
+            raise Unavailable("no answer")
+
+        manager.record = failing  # type: ignore[method-assign]
+        stream._broken = True  # private: as after an append without an answer
+        stream._wake.set()
+        await log.append([b"acked"])
+        manager.record = record  # type: ignore[method-assign]
+        await eventually(lambda: stream._supply.spare is not None)
+        plogs = await group.list_plogs(1)
+        assert len(plogs) <= 3 + number + 1, f"{len(plogs)} plogs after {number + 1} hand-overs"
+    await log.close()
