@@ -24,7 +24,7 @@ from controller_service.store.members import (
     ReaderGroupRetention,
     ScopeMemberState,
 )
-from controller_service.store.records import SUBSCRIBERS, StreamState, SubscribersRecord
+from controller_service.store.records import RETENTION_SET, SUBSCRIBERS, StreamState, SubscribersRecord
 from controller_service.transactions.lifecycle import CreatedTransaction
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, StreamNotFound
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
@@ -257,10 +257,12 @@ async def is_gone(scene: Scene) -> None:
 
 
 async def a_stream_to_shorten(scene: Scene) -> None:
+    """Two references to its tail are there, of which the first goes once it is truncated at the second."""
     await a_stream(scene, StreamConfiguration(ScalingPolicy.fixed(2), RetentionPolicy(RetentionType.SIZE, 10)))
-    await scene.run(scene.second.retention.apply(S, T))
-    await scene.world.clock.pass_time(70)
-    await scene.write(T)
+    for _ in range(2):
+        await scene.run(scene.second.retention.apply(S, T))
+        await scene.world.clock.pass_time(70)
+        await scene.write(T)
     await scene.scale(T)
 
 
@@ -271,6 +273,8 @@ async def retain(scene: Scene, one: Instance) -> object:
 async def is_shorter(scene: Scene) -> None:
     context = await scene.world.streams.open(S, T)
     assert (await context.truncation()).cut
+    record = await context.read(RETENTION_SET)
+    assert record is not None and (len(record.references), record.dropped) == (2, ())
     scene.expected = scene.held(T)
 
 
