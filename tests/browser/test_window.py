@@ -175,7 +175,8 @@ async def test_ages_are_right_in_a_browser_with_a_wrong_clock(
     await create(controller, "shop", "orders")
     await controller.transactions.create("shop", "orders", 10_000)
     await browser.open(f"{page}docs")
-    # Into a page that is loaded, so that no other script runs before.
+    # Into a page that is loaded and whose own script has ended, so that no other script runs before or beside it.
+    await browser.sees("Version", "#about")
     await browser.run(
         f"const now = Date.now; Date.now = () => now() + {wrong_by_ms};"
         "document.body.innerHTML = '<span id=liveness></span><main id=main></main>'; import('/window/main.js')"
