@@ -73,16 +73,30 @@ def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
 def time_ms(text: str) -> int:
     """A time in milliseconds since 1970, rounded down: stores keep the times of events in whole ones."""
     word = text.strip()
-    return int(word) if word.isdecimal() else _moment(word) // _MILLISECOND
+    return _number_ms(word) if word.isdecimal() else _moment(word) // _MILLISECOND
 
 
 def end_time_ms(text: str) -> int:
     """The same, rounded up: what was written within the last millisecond is before it."""
     word = text.strip()
-    return int(word) if word.isdecimal() else -(-_moment(word) // _MILLISECOND)
+    return _number_ms(word) if word.isdecimal() else -(-_moment(word) // _MILLISECOND)
 
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_MILLISECONDS: Final = range(10**7, 10**11)
+"""Numbers of 8 to 11 digits, as dates without hyphens and seconds since 1970 have: as milliseconds before 1974."""
+
+
+def _number_ms(word: str) -> int:
+    """The milliseconds that a number says; one that was hardly meant as such is refused."""
+    number_ms = int(word)
+    if number_ms in _NO_MILLISECONDS:
+        moment = datetime.fromtimestamp(number_ms / 1000, UTC)
+        raise ValueError(
+            f"{number_ms} milliseconds since 1970 are {moment:%Y-%m-%dT%H:%M:%SZ}: write a date as 2026-01-31, and "
+            "seconds since 1970 with 000 behind them"
+        )
+    return number_ms
 
 
 def _moment(word: str) -> timedelta:

@@ -320,6 +320,24 @@ def test_times(text: str, time_ms: int) -> None:
     assert read(end_time=text).end_time == time_ms
 
 
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        ("20260131", "1970-01-01T05:37:40Z"),
+        ("1769860800", "1970-01-21T11:37:40Z"),
+        ("10000000", "1970-01-01T02:46:40Z"),
+        ("99999999999", "1973-03-03T09:46:39Z"),
+    ],
+)
+def test_a_date_or_seconds_are_not_taken_as_milliseconds(number: str, moment: str) -> None:
+    message = f"{number} milliseconds since 1970 are {moment}: write a date as 2026-01-31, and seconds .* with 000"
+    for given in ({"start_time": number}, {"end_time": number}, {"start_time": f'{{"t": {number}}}'}):
+        with pytest.raises(ConfigurationError, match=f"option '{next(iter(given))}' is .*, but {message}"):
+            read(**given)
+    for near in ("9999999", "100000000000"):
+        assert (read(start_time=near).start_time, read(end_time=near).end_time) == (StartTimes(int(near)), int(near))
+
+
 def test_a_part_of_a_millisecond_loses_nothing() -> None:
     """Stores keep whole milliseconds: what was written at 0.7 ms has the time 0."""
     for fraction in ("000400", "000600"):
