@@ -46,7 +46,7 @@ def resolve_position(
         return resolve_cut(client, scope, stream, text)
     from pravega_spark.source.stream_positions import StreamPositions
 
-    time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000)
+    time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000, as_end=as_end)
     with connected_gateway(controller) as gateway:
         positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
         return positions.cut_at_time(time_ms, as_end=as_end)

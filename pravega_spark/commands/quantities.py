@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
+from pravega_spark.options.values import MILLISECOND, since_1970
 
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 ms_per_hour: Final = 3_600_000
@@ -43,10 +44,13 @@ def ms_of_hours(hours: float, option: str) -> int:
     return int(hours * ms_per_hour)
 
 
-def parse_time_ms(text: str, option: str, now_ms: int) -> int:
-    """Parses an ISO time (UTC unless it says otherwise) or an age such as ``12h`` to milliseconds since 1970."""
+def parse_time_ms(text: str, option: str, now_ms: int, *, as_end: bool = False) -> int:
+    """Parses an ISO time (UTC unless it says otherwise) or an age such as ``12h`` to milliseconds since 1970.
+
+    Rounded down, and ``as_end`` up: stores keep the times of events in whole ones, rounded down.
+    """
     ago = _DURATION.fullmatch(text.strip().lower())
-    time_ms = now_ms - int(Decimal(ago[1]) * _TIME_UNITS[ago[2]]) if ago else _iso_time_ms(text, option)
+    time_ms = now_ms - int(Decimal(ago[1]) * _TIME_UNITS[ago[2]]) if ago else _iso_time_ms(text, option, as_end)
     if time_ms < 0:
         raise InvalidArgument(f"{option} '{text}' is before 1970, when nothing was written yet")
     return time_ms
@@ -57,16 +61,14 @@ def is_time(text: str) -> bool:
     return _DURATION.fullmatch(text.strip().lower()) is not None or _DATE.match(text.strip()) is not None
 
 
-def _iso_time_ms(text: str, option: str) -> int:
+def _iso_time_ms(text: str, option: str, as_end: bool) -> int:
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = since_1970(text.strip())
     except ValueError as error:
         raise InvalidArgument(
             f"{option} '{text}' is no time; write for example 2026-01-31T12:00:00Z, or 12h for twelve hours ago"
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return -(-moment // MILLISECOND) if as_end else moment // MILLISECOND
 
 
 def text_of_time(time_ms: int) -> str:

@@ -73,16 +73,16 @@ def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
 def time_ms(text: str) -> int:
     """A time in milliseconds since 1970, rounded down: stores keep the times of events in whole ones."""
     word = text.strip()
-    return _number_ms(word) if word.isdecimal() else _moment(word) // _MILLISECOND
+    return _number_ms(word) if word.isdecimal() else _moment(word) // MILLISECOND
 
 
 def end_time_ms(text: str) -> int:
     """The same, rounded up: what was written within the last millisecond is before it."""
     word = text.strip()
-    return _number_ms(word) if word.isdecimal() else -(-_moment(word) // _MILLISECOND)
+    return _number_ms(word) if word.isdecimal() else -(-_moment(word) // MILLISECOND)
 
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
+MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_MILLISECONDS: Final = range(10**7, 10**11)
 """Numbers of 8 to 11 digits, as dates without hyphens and seconds since 1970 have: as milliseconds before 1974."""
 
@@ -102,9 +102,14 @@ def _number_ms(word: str) -> int:
 def _moment(word: str) -> timedelta:
     """The time since 1970 of an ISO time."""
     try:
-        moment = datetime.fromisoformat(word)
+        return since_1970(word)
     except ValueError as error:
         raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
+
+
+def since_1970(word: str) -> timedelta:
+    """The time since 1970 of an ISO time, UTC unless it says otherwise: exact, to the microsecond."""
+    moment = datetime.fromisoformat(word)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -59,6 +59,16 @@ def test_times(text: str, time_ms: int) -> None:
     assert parse_time_ms(text, "--before", NOW_MS) == time_ms
 
 
+def test_the_end_of_a_range_is_rounded_up() -> None:
+    for text, start_ms, end_ms in (
+        ("2023-11-14T22:13:20.0008Z", NOW_MS, NOW_MS + 1),
+        ("2023-11-14T22:13:20.001Z", NOW_MS + 1, NOW_MS + 1),
+        ("12h", NOW_MS - 12 * 3_600_000, NOW_MS - 12 * 3_600_000),
+    ):
+        assert parse_time_ms(text, "--from", NOW_MS) == start_ms
+        assert parse_time_ms(text, "--to", NOW_MS, as_end=True) == end_ms
+
+
 def test_what_is_no_time() -> None:
     with pytest.raises(InvalidArgument, match="--before 'yesterday' is no time"):
         parse_time_ms("yesterday", "--before", NOW_MS)

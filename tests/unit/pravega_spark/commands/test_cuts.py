@@ -1,0 +1,36 @@
+"""Finds the positions that a user names, in streams of the fake store."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pravega_spark.commands import cuts
+from pravega_spark.commands.cuts import resolve_position
+from tests.unit.pravega_spark.streams import FakeStreams
+
+WRITTEN_MS = 1_700_000_000_000
+
+
+def test_an_end_has_all_that_was_written_within_its_millisecond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stores keep whole milliseconds: what was written at 0.7 ms has the time 0, and is before 0.8 ms."""
+    streams = FakeStreams(tmp_path)
+    streams.create("t")
+    for time_ms in (WRITTEN_MS, WRITTEN_MS + 1_000):
+        monkeypatch.setattr(streams.gateway, "now_ms", lambda time_ms=time_ms: time_ms)
+        streams.append("t", 0, [b"0123"] * 3)
+    monkeypatch.setattr(cuts, "connected_gateway", lambda controller: nullcontext(streams.gateway))
+
+    nobody: Any = None  # A time is found without the client.
+
+    def position(text: str, *, as_end: bool) -> int:
+        return resolve_position(nobody, "", "s", "t", text, as_end=as_end)[0]
+
+    within = "2023-11-14T22:13:20.0008Z"
+    assert position(within, as_end=True) >= 3 * 12
+    assert position(within, as_end=False) == 0
