@@ -116,5 +116,7 @@ def _check_json(text: str) -> None:
         made = json.loads(text)
     except ValueError as error:
         raise InvalidArgument(f"this JSON is damaged: {error}") from error
-    if not made.keys() & {"streams", "sources"}:
-        raise InvalidArgument("JSON must be an offset of a query (with streams) or a progress of one (with sources)")
+    if not made.keys() & {"streams", "sources"} or not isinstance(made.get("sources", []), list):
+        raise InvalidArgument(
+            "JSON must be an offset of a query (with streams) or a progress of one (with a list of sources)"
+        )

@@ -139,6 +139,8 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"start_time": '{"s/t": "soon"}'}, "must be a time such as"),
         ({"start_stream_cut": "{x"}, "this JSON is damaged"),
         ({"start_stream_cut": '{"topic": 5}'}, "JSON must be an offset of a query"),
+        ({"start_stream_cut": '{"sources": null}'}, "JSON must be an offset of a query .*with a list of sources"),
+        ({"end_stream_cut": '{"sources": 5}'}, "JSON must be an offset of a query"),
         ({"exactlyOnce": "true", "exactly_once": "false"}, "option 'exactly_once' is given in two spellings"),
         ({"default_retention_size_bytes": str(2**63)}, "at least 0 and at most 9223372036854775807"),
         ({"stream": "s/a b"}, "stream name 'a b' may only contain"),
