@@ -35,7 +35,7 @@ def provisioned_gateway(options: StreamOptions) -> StreamGateway:
     for scope, stream in options.streams:
         provision_stream(gateway, options, scope, stream)
     if not options.streams:
-        _once(options, options.scope, "", lambda: _provision_scope(gateway, options, options.scope))
+        _once(options, options.scope, "", lambda: _provision_scope(gateway, options.scope, options.allow_create_scope))
     return gateway
 
 
@@ -75,7 +75,8 @@ def _once(options: StreamOptions, scope: str, stream: str, provision: Callable[[
 def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, stream: str) -> None:
     if gateway.stream_exists(scope, stream):
         return
-    _provision_scope(gateway, options, scope)
+    # A scope for a stream that must not be created would stay, empty: its name may be mistyped.
+    _provision_scope(gateway, scope, options.allow_create_scope and options.allow_create_stream)
     if not options.allow_create_stream:
         raise ConfigurationError(
             f"stream does not exist: '{scope}/{stream}'{_nearest(gateway, scope, stream)}; create it, or set "
@@ -84,9 +85,9 @@ def _provision(gateway: StreamGateway, options: StreamOptions, scope: str, strea
     gateway.create_stream(scope, stream, options.stream_configuration)
 
 
-def _provision_scope(gateway: StreamGateway, options: StreamOptions, scope: str) -> None:
+def _provision_scope(gateway: StreamGateway, scope: str, may_create: bool) -> None:
     if not gateway.scope_exists(scope):
-        if not options.allow_create_scope:
+        if not may_create:
             raise ConfigurationError(
                 f"scope does not exist: '{scope}'; create it, or set allow_create_scope=true and "
                 "allow_create_stream=true"

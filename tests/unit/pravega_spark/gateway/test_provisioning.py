@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import ConfigurationError
 from pravega_spark.gateway import provisioning
 from pravega_spark.gateway.provisioning import forget_provisioned, provision_stream
 from pravega_spark.options.definitions import Use
@@ -34,3 +35,14 @@ def test_a_limited_number_of_streams_is_remembered(tmp_path: Path, monkeypatch: 
             provision_stream(streams.gateway, options, "s", f"t{number}")
         assert len(provisioning._provisioned) <= 10
     assert asked == [f"t{number}" for number in range(25)], "and each of those is asked for once"
+
+
+def test_a_stream_that_must_not_be_created_needs_no_scope(tmp_path: Path) -> None:
+    """A write creates a missing scope unless told otherwise: one of a mistyped name stayed."""
+    forget_provisioned()
+    streams = FakeStreams(tmp_path)
+    options = WriteOptions.parse({"path": "nowhere/t", "allow_create_stream": "false"}, Use.STREAM_WRITE)
+    assert options.allow_create_scope
+    with pytest.raises(ConfigurationError, match="scope does not exist: 'nowhere'; create it, or set allow_create_s"):
+        provision_stream(streams.gateway, options, "nowhere", "t")
+    assert not streams.gateway.scope_exists("nowhere")
