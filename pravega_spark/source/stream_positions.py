@@ -235,8 +235,15 @@ class StreamPositions:
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
         """
         spans = []
-        between = sorted(self._gateway.segments_between(self.scope, self.stream, start, end))
-        wanted = [item for item in between if start.get(item, 0) != end.get(item)]
+        try:
+            between = self._gateway.segments_between(self.scope, self.stream, start, end)
+        except (InvalidArgument, UnknownOutcome):  # A cut is of a stream before this one, or of forgotten epochs.
+            left = self._present(start)[0], self._present(end)[0]
+            if left == (start, end):
+                raise
+            start, end = left
+            between = self._gateway.segments_between(self.scope, self.stream, start, end)
+        wanted = [item for item in sorted(between) if start.get(item, 0) != end.get(item)]
         infos, history = self._infos(wanted), self._history()
         for item in wanted:
             first, last, info = start.get(item, 0), end.get(item), infos.get(item)

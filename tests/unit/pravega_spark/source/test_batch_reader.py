@@ -20,6 +20,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source import batch_reader
 from pravega_spark.source.batch_reader import BatchReader
 from pravega_spark.source.partition_reader import SpanPartition
+from pravega_spark.source.range_planner import Span
 from tests.unit.pravega_spark.streams import FakeStreams
 
 SCHEMA = pa.schema([("event", pa.binary())])
@@ -171,3 +172,18 @@ def test_a_cut_of_a_stream_that_was_replaced(streams: FakeStreams) -> None:
             batch(streams, **{option: cut}).partitions()
     spans = batch(streams, end_stream_cut=cut, fail_on_data_loss="false").partitions()
     assert [item.spans[0].end for item in spans if isinstance(item, SpanPartition)] == [48]
+
+
+def test_a_cut_of_another_stream_of_the_name(streams: FakeStreams) -> None:
+    streams.create("t")
+    streams.append("t", 0, [b"12345678"] * 3)
+    cut = StreamCut("s", "t", streams.gateway.tail_cut("s", "t")).as_text()
+    streams.gateway.delete_stream("s", "t")
+    streams.create("t")
+    (new,) = streams.gateway.tail_cut("s", "t")
+    streams.append("t", new, [b"12345678"] * 2)
+    for option in ("start_stream_cut", "end_stream_cut"):
+        with pytest.raises(DataCorruption, match=r"deleted and made again.* it is not one of its segments"):
+            batch(streams, **{option: cut}).partitions()
+    spans = batch(streams, start_stream_cut=cut, fail_on_data_loss="false").partitions()
+    assert [item.spans for item in spans if isinstance(item, SpanPartition)] == [(Span("s", "t", new, 0, 32),)]
