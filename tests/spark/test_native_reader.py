@@ -53,7 +53,8 @@ def write(spark: SparkSession, place: dict[str, str], query: str) -> None:
 
 
 def _frame(spark: SparkSession, place: dict[str, str], is_native: bool, columns: str) -> DataFrame:
-    options = {**place, "native_reader": str(is_native).lower(), "min_partitions": "5"}
+    # In the JVM as in Python, neither capitals nor spaces around the word count.
+    options = {**place, "native_reader": f" {is_native} ", "min_partitions": "5"}
     return spark.read.format("pravega").schema(columns).options(**options).load()
 
 

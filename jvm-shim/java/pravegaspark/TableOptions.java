@@ -87,9 +87,9 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         return controller == null ? place : place + " at " + controller;
     }
 
-    /** Whether the user wants this JVM to read, which Python decides then for each partition. */
+    /** Whether the user wants this JVM to read, which Python decides then for each partition, and parses alike. */
     static boolean isNative(Map<String, String> options) {
-        return "true".equalsIgnoreCase(byPlainName(options).get("nativereader"));
+        return "true".equalsIgnoreCase(byPlainName(options).getOrDefault("nativereader", "").strip());
     }
 
     private static Map<String, String> byPlainName(Map<String, String> options) {
