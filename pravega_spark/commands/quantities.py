@@ -19,7 +19,6 @@ ms_per_hour: Final = 3_600_000
 _TIME_UNITS: Final = {"s": 1_000, "m": 60_000, "h": ms_per_hour, "d": 24 * ms_per_hour}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
-_DATE: Final = re.compile(r"\d{4}-\d\d")
 size_bytes_max: Final = 2**63 - 1
 """What the controller's messages hold."""
 hours_max: Final = 1_000_000
@@ -57,8 +56,8 @@ def parse_time_ms(text: str, option: str, now_ms: int, *, as_end: bool = False) 
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is meant as a time or an age, not as the text of a stream cut or a word."""
-    return _DURATION.fullmatch(text.strip().lower()) is not None or _DATE.match(text.strip()) is not None
+    """Whether a text is meant as a time or an age: a word begins with a letter, and a stream cut with ``H4sI``."""
+    return text.strip()[:1].isdecimal()
 
 
 def _iso_time_ms(text: str, option: str, as_end: bool) -> int:

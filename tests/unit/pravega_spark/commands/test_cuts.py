@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pravega_common.errors import InvalidArgument
 from pravega_spark.commands import cuts
 from pravega_spark.commands.cuts import resolve_position
 from tests.unit.pravega_spark.streams import FakeStreams
 
 WRITTEN_MS = 1_700_000_000_000
+NOBODY: Any = None
+"""A time is found without the client."""
+
+
+@pytest.mark.parametrize("text", ["1769860800000", "2026-1-31", "12 hours", "1w", " 31.01.2026"])
+def test_what_is_meant_as_a_time_is_not_taken_for_a_stream_cut(text: str) -> None:
+    message = f"the time '{text}' is no time; write for example 2026-01-31T12:00:00Z, or 12h for twelve hours ago"
+    with pytest.raises(InvalidArgument, match=re.escape(message)):
+        resolve_position(NOBODY, "", "s", "t", text, as_end=False)
 
 
 def test_an_end_has_all_that_was_written_within_its_millisecond(
@@ -26,11 +37,10 @@ def test_an_end_has_all_that_was_written_within_its_millisecond(
         streams.append("t", 0, [b"0123"] * 3)
     monkeypatch.setattr(cuts, "connected_gateway", lambda controller: nullcontext(streams.gateway))
 
-    nobody: Any = None  # A time is found without the client.
-
     def position(text: str, *, as_end: bool) -> int:
-        return resolve_position(nobody, "", "s", "t", text, as_end=as_end)[0]
+        return resolve_position(NOBODY, "", "s", "t", text, as_end=as_end)[0]
 
+    assert position("20231114T221321Z", as_end=True) >= 3 * 12
     within = "2023-11-14T22:13:20.0008Z"
     assert position(within, as_end=True) >= 3 * 12
     assert position(within, as_end=False) == 0
