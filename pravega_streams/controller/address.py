@@ -77,13 +77,16 @@ def speaks_tls(uri: str) -> bool:
 
 
 def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
+    part = part.strip()
     try:
         parsed = urlsplit(f"//{part}")
-        host, port = parsed.hostname, parsed.port or controller_port_default
+        host, port = parsed.hostname, controller_port_default if parsed.port is None else parsed.port
     except ValueError:
-        host, port = None, 0
-    if not host:
+        parsed, host, port = None, None, 0
+    # What is behind a slash would be dropped: tcp://a:1,tcp://b:2 was a host called tcp.
+    if parsed is None or parsed.netloc != part or not host or not port:
         raise ConfigurationError(
-            f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090 or tcp://[::1]:9090"
+            f"controller '{uri}': '{part}' is not host:port; write for example tcp://localhost:9090, "
+            "tcp://[::1]:9090, or tcp://a:9090,b:9090 for two controllers"
         )
     return Endpoint(host, port, tls)

@@ -107,9 +107,15 @@ def test_uris() -> None:
     assert ControllerAddress.parse("tcp://a:1,b:2").endpoints == (Endpoint("a", 1), Endpoint("b", 2))
     assert ControllerAddress.parse("localhost").endpoints == (Endpoint("localhost", 9090),)
     assert ControllerAddress.parse("tcp://[::1]:1,[::2]").endpoints == (Endpoint("::1", 1), Endpoint("::2", 9090))
+    assert ControllerAddress.parse("tcp://a:1, b:2/").endpoints == (Endpoint("a", 1), Endpoint("b", 2))
     for wrong in ("http://a:1", "tcp://", "tcp://a:x", "tcp://a:1,,b:2", "tcp://::1:9090", "tcp://[::1:1"):
         with pytest.raises(ConfigurationError, match="controller"):
             ControllerAddress.parse(wrong)
+    for dropped in ("tcp://b:2", "b:2/scope", "b:2?x=1", "b:2#x", "b:0"):
+        with pytest.raises(
+            ConfigurationError, match=f"'{re.escape(dropped)}' is not host:port; .* tcp://a:9090,b:9090"
+        ):
+            ControllerAddress.parse(f"tcp://a:1,{dropped}")
 
 
 def test_uris_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
