@@ -219,24 +219,40 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
-    def begun(self, start: SegmentOffsets, end: SegmentOffsets) -> SegmentOffsets:
-        """Return where a micro-batch that ends at ``end`` begins: at 0 in a segment that it ends before its start.
+    def micro_batch(self, start: SegmentOffsets, end: SegmentOffsets) -> tuple[SegmentOffsets, list[Span]]:
+        """Return where a micro-batch that ends at ``end`` begins, and its spans.
 
-        A position only goes back in another stream of the name: an error, unless data may be missed.
+        It begins at 0 in a segment that it ends before its start: a position only goes back in another stream of the
+        name. Where segments are not on record any more, of another stream of the name or of epochs that are forgotten,
+        it begins at what the head has for their keys, and has what both cuts have of a head behind its end. All that is
+        an error, unless data may be missed.
         """
         back = {item: offset for item, offset in start.items() if offset > end.get(item, offset)}
         for item, offset in back.items():
             self._report(replaced(self.scope, self.stream, item, offset, f"the batch ends at {end[item]}"))
-        return {**start, **dict.fromkeys(back, 0)}
+        begin = {**start, **dict.fromkeys(back, 0)}
+        try:
+            return begin, self.spans(begin, end)
+        except (InvalidArgument, UnknownOutcome):
+            left, _ = self._present(begin)
+            if left == begin:
+                raise
+        try:
+            return left, self.spans(left, end)
+        except (InvalidArgument, UnknownOutcome):
+            return left, self._spans_of(left.keys() & end.keys(), left, end)
 
     def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """The spans between any two cuts, also where segments begin or end between them.
 
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
         """
+        between = self._gateway.segments_between(self.scope, self.stream, start, end)
+        return self._spans_of(between, start, end)
+
+    def _spans_of(self, between: Iterable[int], start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         spans = []
-        between = sorted(self._gateway.segments_between(self.scope, self.stream, start, end))
-        wanted = [item for item in between if start.get(item, 0) != end.get(item)]
+        wanted = [item for item in sorted(between) if start.get(item, 0) != end.get(item)]
         infos, history = self._infos(wanted), self._history()
         for item in wanted:
             first, last, info = start.get(item, 0), end.get(item), infos.get(item)
