@@ -155,6 +155,15 @@ async def take(reader: EventReader, count: int) -> list[bytes]:
     return found
 
 
+async def test_a_start_in_segments_that_were_not_reached_is_refused(group: ReaderGroup) -> None:
+    """As a reader group of the Java client has them in its cuts while it reads the last of two merged segments."""
+    before = group.configuration
+    for start in ({0: 12, 1 << 32 | 1: -1}, {0: -1}):
+        with pytest.raises(InvalidArgument, match="were not reached yet"):
+            await group.reset({(SCOPE, STREAM): start})
+    assert (await group.open()).configuration == before
+
+
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
     group: ReaderGroup, reader: EventReader, stream: FakeStream, segments: InMemorySegmentStore
 ) -> None:
