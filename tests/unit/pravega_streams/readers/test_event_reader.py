@@ -731,6 +731,26 @@ async def test_a_stream_that_refuses_its_cut_keeps_no_other_from_being_published
     assert sent.cuts == [(STREAM, {0: 2})]
 
 
+async def test_a_stream_that_is_deleted_needs_no_cut_once_the_group_goes_on_without_it(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.create_segment(segment_name(SCOPE, "other", 0))
+    both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "other"): HEAD}, {}, 20)
+    sent = SentCuts(refused=STREAM)
+    made = await ReaderGroup(group._cluster, SCOPE, "both", publisher_of(group, sent.send)).create(both)
+    async with await ReaderGroup(group._cluster, SCOPE, "both").create_reader("r") as reader:
+        await segments.delete(S0)
+        stream.deleted = {STREAM}
+        with pytest.raises(NotFound):
+            await made.publish_cuts()
+        with pytest.raises(EventsTruncated):
+            await take(reader, 1)
+    await made.publish_cuts()
+    assert sent.cuts == [("other", {0: 0})]
+    with pytest.raises(NotFound):
+        await made.publish_cuts({(SCOPE, STREAM): {0: 5}})
+
+
 async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
     is_sending, is_given_up = asyncio.Event(), asyncio.Event()
 
