@@ -29,11 +29,15 @@ def initial_epoch(first_number: int, count: int, now_ms: int) -> EpochRecord:
     """Epoch 0 of a new stream."""
     if not 1 <= count <= segments_per_stream_max:
         raise InvalidArgument(f"a stream of {count} segments: the number must be in 1..{segments_per_stream_max}")
-    segments = tuple(
+    return EpochRecord(0, 0, equal_segments(first_number, count, now_ms), now_ms)
+
+
+def equal_segments(first_number: int, count: int, now_ms: int) -> tuple[SegmentRecord, ...]:
+    """Segments of epoch 0 that share the key space equally: those of a stream, or of a key-value table."""
+    return tuple(
         SegmentRecord(first_number + index, 0, now_ms, low, high)
         for index, (low, high) in enumerate(equal_ranges(count))
     )
-    return EpochRecord(0, 0, segments, now_ms)
 
 
 def last_number(epoch: EpochRecord) -> int:

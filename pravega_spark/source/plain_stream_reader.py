@@ -115,12 +115,12 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._names.check_left(begin, last.position)
-        starts = {
-            name: one.begun(begin[name], last.position[name]) if begin.get(name) else joining_cut(self._options, one)
+        batches = {
+            name: one.micro_batch(begin.get(name) or joining_cut(self._options, one), last.position[name])
             for name, one in positions.items()
         }
-        self._subscription.hold(starts)
-        spans = [span for name, cut in last.position.items() for span in positions[name].spans(starts[name], cut)]
+        self._subscription.hold({name: start for name, (start, _) in batches.items()})
+        spans = [span for _, found in batches.values() for span in found]
 
         def locate(span: Span, offset: int) -> int:
             return positions[scoped_name(span.scope, span.stream)].events.locate(span.segment_id, offset, span.end)

@@ -72,7 +72,7 @@ class ReadStreams:
         self._names: list[str] = []
         self._looked_s: float | None = None
         self._given_up: set[str] = set()
-        """Those that were said to be given up."""
+        """Those that were said to be given up, and have not come again since."""
 
     def names(self) -> list[str]:
         """By ``scope/stream``; looks for them at the first call. Raises as ``streams_of``."""
@@ -104,6 +104,7 @@ class ReadStreams:
 
         ``InvalidArgument`` for one that the options do not name, ``DataCorruption`` for one that is deleted.
         """
+        self._given_up -= set(names)
         left = set(before) - set(names) - self._given_up
         if not left:
             return

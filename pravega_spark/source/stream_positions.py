@@ -219,30 +219,39 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
-    def begun(self, start: SegmentOffsets, end: SegmentOffsets) -> SegmentOffsets:
-        """Return where a micro-batch that ends at ``end`` begins: at 0 in a segment that it ends before its start.
+    def micro_batch(self, start: SegmentOffsets, end: SegmentOffsets) -> tuple[SegmentOffsets, list[Span]]:
+        """Return where a micro-batch that ends at ``end`` begins, and its spans.
 
-        A position only goes back in another stream of the name: an error, unless data may be missed.
+        It begins at 0 in a segment that it ends before its start: a position only goes back in another stream of the
+        name. That is an error, unless data may be missed.
         """
         back = {item: offset for item, offset in start.items() if offset > end.get(item, offset)}
         for item, offset in back.items():
             self._report(replaced(self.scope, self.stream, item, offset, f"the batch ends at {end[item]}"))
-        return {**start, **dict.fromkeys(back, 0)}
+        return self._begin_and_spans({**start, **dict.fromkeys(back, 0)}, end)
 
     def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """The spans between any two cuts, also where segments begin or end between them.
 
         What is gone at the time of planning is an error or left out, as ``fail_on_data_loss`` says.
         """
-        spans = []
+        return self._begin_and_spans(start, end)[1]
+
+    def _begin_and_spans(self, start: SegmentOffsets, end: SegmentOffsets) -> tuple[SegmentOffsets, list[Span]]:
+        """Return the spans between two cuts, and where they begin: behind the start where segments of it are not on
+        record any more, as those of another stream of the name or of forgotten epochs."""
         try:
             between = self._gateway.segments_between(self.scope, self.stream, start, end)
-        except (InvalidArgument, UnknownOutcome):  # A cut is of a stream before this one, or of forgotten epochs.
+        except (InvalidArgument, UnknownOutcome):
             left = self._present(start)[0], self._present(end)[0]
             if left == (start, end):
                 raise
             start, end = left
             between = self._gateway.segments_between(self.scope, self.stream, start, end)
+        return start, self._spans_of(between, start, end)
+
+    def _spans_of(self, between: Iterable[int], start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
+        spans = []
         wanted = [item for item in sorted(between) if start.get(item, 0) != end.get(item)]
         infos, history = self._infos(wanted), self._history()
         for item in wanted:

@@ -108,7 +108,8 @@ class ReaderGroupClient:
         """Let retention drop what lies before the cut, as far as this group goes.
 
         ``NotFound`` for an unknown stream or group, ``InvalidArgument`` for a cut that does not belong to the stream or
-        lies before the one published last, ``ControllerRefused`` if the group was changed since it was looked up.
+        lies before the one published last, ``ControllerRefused`` if the group was changed since it was looked up, and
+        if the positions of all subscribers do not fit their record.
         """
         request = pb.SubscriberStreamCut(
             subscriber=registration.subscriber,
@@ -116,9 +117,12 @@ class ReaderGroupClient:
             readerGroupId=registration.group_id,
             streamCut=pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut),
         )
-        status = pb.UpdateSubscriberStatus.Status.Name(
-            self._transport.controller("updateSubscriberStreamCut", request).status
-        )
+        try:
+            reply = self._transport.controller("updateSubscriberStreamCut", request)
+        except InvalidArgument as error:
+            # A cut that is wrong has a status of its own.
+            raise ControllerRefused(str(error)) from error
+        status = pb.UpdateSubscriberStatus.Status.Name(reply.status)
         what = f"cut of {registration.subscriber} in {scope}/{stream}: {status}"
         match status:
             case "SUCCESS":

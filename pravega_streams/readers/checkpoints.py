@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, Throttled
+from pravega_common.model.table_limits import value_bytes_max
 from pravega_common.names import validate_user_name
+from pravega_streams.readers.group_records import checkpoint_bytes
 from pravega_streams.readers.group_state import OTHER_CLIENT, GroupState, Positions, ReaderCheckpoint
 
 outstanding_max: Final = 3
@@ -21,10 +23,12 @@ kept_max: Final = 10
 """Complete checkpoints that a group remembers, the latest ones."""
 MARK_BITS: Final = 32
 """The lower bits of a checkpoint's number, which tell the call that began it; those above give its place in order."""
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 def initiate(state: GroupState, name: str, mark: int) -> GroupState:
-    """``AlreadyExists`` for a name in use; ``Throttled`` while too many wait for readers.
+    """``AlreadyExists`` for a name in use; ``Throttled`` while too many wait for readers; ``InvalidArgument`` for a
+    group with more segments than a checkpoint can hold.
 
     ``mark``: a random number of ``MARK_BITS``, by which a call that is repeated knows the checkpoint that it began.
     """
@@ -43,7 +47,20 @@ def initiate(state: GroupState, name: str, mark: int) -> GroupState:
         positions.update(state.assigned[reader])
     place = 1 + max((item.number >> MARK_BITS for item in state.checkpoints.values()), default=0)
     begun = ReaderCheckpoint(place << MARK_BITS | mark, waiting, positions, dict(state.future))
+    _check_size(state, begun)
     return _with(state, {**state.checkpoints, name: begun})
+
+
+def _check_size(state: GroupState, begun: ReaderCheckpoint) -> None:
+    """Refuse a checkpoint that would be larger than a value of the table once all readers are in it: a reader whose
+    report does not fit cannot look at its group any more."""
+    segments = [*begun.positions, *(segment for reader in begun.waiting for segment in state.assigned[reader])]
+    size = checkpoint_bytes(replace(begun, positions=dict.fromkeys(segments, _OFFSET_MAX)))
+    if size > value_bytes_max:
+        raise InvalidArgument(
+            f"a checkpoint of the group's {len(set(segments))} segments may take {size} bytes, and the group's table "
+            f"holds {value_bytes_max} in a value; read the streams with several groups"
+        )
 
 
 def report(state: GroupState, reader: str, positions: Positions) -> GroupState:

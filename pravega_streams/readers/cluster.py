@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
-from pravega_common.names import parse_segment_name, segment_name
+from pravega_common.names import parse_segment_name, segment_name, short_segment_name
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
@@ -90,6 +90,12 @@ class ReaderCluster:
             return await self.tail_cut(*stream)
         if isinstance(start, str):
             raise InvalidArgument(f"{'/'.join(stream)} cannot start at {start!r}")
+        if unreached := [item for item, offset in start.items() if offset < 0]:
+            # A cut does not say for which of its other segments they wait.
+            raise InvalidArgument(
+                f"{'/'.join(stream)} cannot start at a cut with segments that were not reached yet (offset below 0): "
+                f"{', '.join(map(short_segment_name, unreached))}; take one once what lies before them is read"
+            )
         await self._check_cut(stream, start)
         return start
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from pravega_common.errors import PravegaError
+from pravega_common.errors import NotFound, PravegaError
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.readers.cluster import ReaderCluster
@@ -56,13 +56,21 @@ class CutPublisher:
         """Publish the recorded positions. A failure is noted, and retention waits where it did until the next turn."""
         self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
         try:
-            await self.publish(await group_cuts(self._cluster, state))
+            await self.publish_state(state)
         except PravegaError as error:
             _log.warning("a cut of reader group %s was not published: %s", self._registration.subscriber, error)
 
-    async def publish(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
+    async def publish_state(self, state: GroupState) -> None:
+        """Publish the positions that a group has recorded, as ``publish``; a stream that it has read to its end, and
+        that is deleted, needs none."""
+        left = {*cuts_of(dict(state.held_segments())), *cuts_of(dict.fromkeys(state.future, 0))}
+        await self.publish(await group_cuts(self._cluster, state), ended=cuts_of(state.ended).keys() - left)
+
+    async def publish(
+        self, cuts: Mapping[StreamName, SegmentOffsets], *, ended: Collection[StreamName] = frozenset()
+    ) -> None:
         """Publish cuts, those that changed. Errors: those of ``ReaderGroupClient.update_cut``, the first of them once
-        the cuts of all streams were tried."""
+        the cuts of all streams were tried. Of the streams ``ended`` those that are deleted are passed over."""
         failures: list[PravegaError] = []
         for (scope, stream), cut in cuts.items():
             if self._published.get((scope, stream)) == cut:
@@ -70,8 +78,18 @@ class CutPublisher:
             try:
                 await self._send(self._registration, scope, stream, cut)
             except PravegaError as error:
-                failures.append(error)
-            else:
-                self._published[scope, stream] = cut
+                if (scope, stream) not in ended or not await self._is_deleted(scope, stream):
+                    failures.append(error)
+                    continue
+            self._published[scope, stream] = cut
         if failures:
             raise failures[0]
+
+    async def _is_deleted(self, scope: str, stream: str) -> bool:
+        try:
+            await self._cluster.metadata.head_cut(scope, stream)
+        except NotFound:
+            return True
+        except PravegaError:
+            return False
+        return False

@@ -57,6 +57,8 @@ _TYPES: Final = {
     CHECKPOINTS: "Checkpoint",
 }
 _TOMBSTONE: Final = "tombstone"
+_LENGTH_BYTES: Final = 8
+"""What the length of a list takes in CBOR at most."""
 
 Maps = Mapping[str, Mapping[str, object]]
 """The decoded values of a table by map and key."""
@@ -97,6 +99,11 @@ def value_of(change: EntryChange) -> bytes:
     if change.value is None:
         return _wrapped(_TOMBSTONE, cbor.encode({}))
     return _wrapped(_TYPES[change.outer], cbor.encode(_FORMS[change.outer][0](change.value)))
+
+
+def checkpoint_bytes(checkpoint: ReaderCheckpoint) -> int:
+    """The bytes that a checkpoint takes in the table at most, where each of its bytes is a number of one or two."""
+    return len(_wrapped(_TYPES[CHECKPOINTS], b"")) + _LENGTH_BYTES + 2 * len(cbor.encode(_checkpoint_to(checkpoint)))
 
 
 COUNT_VALUE: Final = cbor.encode({"type_id": "blob", "data": [0]})

@@ -152,7 +152,10 @@ class ReaderGroup:
             raise InvalidArgument(
                 f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
             )
-        await self._publisher.publish(cuts or await group_cuts(self._cluster, await self._table.refresh()))
+        if cuts:
+            await self._publisher.publish(cuts)
+        else:
+            await self._publisher.publish_state(await self._table.refresh())
 
     async def reset(self, cuts: Cuts) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.

@@ -118,6 +118,13 @@ class ReadersApi:
             await self.parts.store.update(scope, stream, change, SUBSCRIBERS)
         except StreamNotFound:
             return status(status=status.STREAM_NOT_FOUND)
+        except InvalidArgument as error:
+            # There was room for all when each came, but not for the segments that the stream got since.
+            raise InvalidArgument(
+                f"the positions of all subscribers of {scoped_name(scope, stream)} do not fit one record any more, and "
+                f"that of {request.subscriber} stays as it was; remove subscribers that are not needed (pravega-spark "
+                f"subscriber remove): {error}"
+            ) from error
         if outcome == status.SUCCESS:
             self.parts.known_subscribers.heard_of(scoped_name(scope, stream), [request.subscriber])
         return status(status=outcome)

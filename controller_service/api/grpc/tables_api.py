@@ -9,7 +9,7 @@ from controller_service.api.grpc.messages import page_start, page_token, segment
 from controller_service.api.grpc.parts import ApiParts
 from controller_service.api.visible_page import visible_page
 from controller_service.errors import IllegalState
-from controller_service.store.epochs import initial_epoch
+from controller_service.store.epochs import equal_segments
 from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.workflows.key_value_tables import partitions_max
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
@@ -79,9 +79,10 @@ class TablesApi:
             raise NotFound(f"key-value table {request.scope}/{request.kvtName} is being deleted")
         if record.state is not ScopeMemberState.ACTIVE:
             raise IllegalState(f"key-value table {request.scope}/{request.kvtName} is {record.state.value}")
-        epoch = initial_epoch(record.segment_numbers.start, record.partition_count, record.created_ms)
+        # Not of an epoch: a table may have more partitions than a stream has segments, as its epochs are not on record.
+        segments = equal_segments(record.segment_numbers.start, record.partition_count, record.created_ms)
         return pb.SegmentRanges(
-            segmentRanges=[segment_range(request.scope, request.kvtName, segment) for segment in epoch.segments]
+            segmentRanges=[segment_range(request.scope, request.kvtName, segment) for segment in segments]
         )
 
     async def listKeyValueTablesInScope(

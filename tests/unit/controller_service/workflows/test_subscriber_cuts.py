@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
 
@@ -16,13 +17,17 @@ from controller_service.workflows import group_subscriptions
 from controller_service.workflows.group_subscriptions import cut_segment_bytes
 from controller_service.workflows.reader_groups import UPDATE_SUBSCRIBED
 from pravega_common.errors import InvalidArgument
-from pravega_common.model.reader_groups import ReaderGroupRetention
+from pravega_common.model import table_limits
+from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.table_limits import value_bytes_max
 from pravega_common.names import segment_id
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
+from pravega_streams.controller.reader_groups import ReaderGroupClient
+from pravega_streams.controller.transport import ControllerTransport
+from pravega_streams.errors import ControllerRefused
 from tests.support.controller_in_memory import ControllerParts
 from tests.unit.controller_service.workflows.test_workflow_crashes import crash_during
 
@@ -145,3 +150,20 @@ async def test_a_group_that_subscribes_no_more_makes_room(group: Group, monkeypa
         await groups.create("scope", "next", GROUP_ID, group.config("one"))
     await group.change(0, "two")
     await groups.create("scope", "next", GROUP_ID, group.config("one"))
+
+
+async def test_a_position_that_does_not_fit_stays_and_the_error_says_what_helps(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a stream that got many segments after its subscribers had come. It is no cut that lies too far back."""
+    transport = ControllerTransport(f"127.0.0.1:{group.controller.grpc.port}", attempts=1)
+    client = ReaderGroupClient(transport)
+    registration = GroupRegistration("scope", "group", GROUP_ID, 0, ReaderGroupRetention.MANUAL)
+    with monkeypatch.context() as patched:
+        patched.setattr(table_limits, "value_bytes_max", 100)
+        with pytest.raises(ControllerRefused, match=r"scope/one do not fit .* of scope/group stays .* remove\)"):
+            await asyncio.to_thread(client.update_cut, registration, "scope", "one", {0: 80})
+    assert await group.held("one") == {0: 60}
+    with pytest.raises(InvalidArgument):
+        await asyncio.to_thread(client.update_cut, registration, "scope", "one", {0: 20})
+    transport.close()

@@ -207,6 +207,51 @@ def test_a_stream_created_anew_with_the_same_segments(streams: FakeStreams, monk
     assert step(source, log) == numbered(3, 1000)
 
 
+def test_a_stream_created_anew_with_other_segments(streams: FakeStreams) -> None:
+    """As a controller makes it; the batch that is repeated then is of the one before."""
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 4))
+    log: list[dict[str, Any]] = []
+    first = reader(streams)
+    assert step(first, log) == numbered(0, 4)
+    streams.append("t", 1, numbered(4, 5))
+    assert step(first, log) == numbered(4, 5)
+    streams.gateway.seal_stream("s", "t")
+    streams.gateway.delete_stream("s", "t")
+    streams.create("t", 3)
+    streams.append("t", 3, numbered(5, 9))
+    with pytest.raises(DataCorruption, match=r"s/t was deleted and made again.* it is not one of its segments"):
+        step(first, list(log))
+    going_on = reader(streams, fail_on_data_loss="false")
+    assert rows(going_on, log[0], log[1]) == [], "repeated"
+    assert step(going_on, log) == numbered(5, 9)
+    assert step(going_on, log) == []
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_what_is_left_of_a_stream_whose_epochs_are_forgotten(streams: FakeStreams, is_repeated: bool) -> None:
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 2))
+    log: list[dict[str, Any]] = []
+    first = reader(streams)
+    assert step(first, log) == numbered(0, 2)
+    streams.append("t", 0, numbered(2, 3))
+    streams.append("t", 1, numbered(3, 5))
+    if is_repeated:
+        log.append(json.loads(json.dumps(first.latestOffset())))
+    (middle,) = streams.scale("t", [0], [(0.0, 0.5)])
+    (last,) = streams.scale("t", [middle], [(0.0, 0.5)])
+    streams.append("t", last, numbered(5, 7))
+    streams.gateway.truncate_stream("s", "t", {1: 0, last: 0})
+    streams.gateway.forget_epochs("s", "t", 2)
+    with pytest.raises(DataCorruption, match=r"s/t was lost before it was read: segment 0\.#epoch\.0 from offset"):
+        step(first, list(log[:1]))
+    going_on = reader(streams, fail_on_data_loss="false")
+    if is_repeated:
+        assert rows(going_on, log[0], log[1]) == numbered(3, 5)
+    assert step(going_on, log) == numbered(5 if is_repeated else 3, 7)
+
+
 @pytest.mark.parametrize("name", ["max_events_per_trigger", "approx_bytes_per_trigger"])
 def test_limits_are_refused(streams: FakeStreams, name: str) -> None:
     streams.create("t")
@@ -240,41 +285,3 @@ def test_small_ranges_share_a_partition(streams: FakeStreams) -> None:
         start, end = source.initialOffset(), source.latestOffset()
         assert len(source.partitions(start, end)) == partitions
         assert rows(source, start, end) == numbered(0, 3)
-
-
-def test_a_stream_that_was_made_again_is_another_one(streams: FakeStreams) -> None:
-    """Also for a batch that was planned before, and is repeated: nothing of it is left."""
-    streams.create("t")
-    streams.append("t", 0, numbered(0, 3))
-    source = reader(streams)
-    first = source.latestOffset()
-    start = source.initialOffset()
-    streams.gateway.delete_stream("s", "t")
-    streams.create("t")
-    (new,) = streams.gateway.tail_cut("s", "t")
-    streams.append("t", new, numbered(3, 5))
-    second = reader(streams).latestOffset()
-    for begin, end in ((start, first), (first, second)):
-        with pytest.raises(DataCorruption, match=r"s/t was deleted and made again.* it is not one of its segments"):
-            rows(reader(streams), begin, end)
-    going_on = reader(streams, fail_on_data_loss="false")
-    assert rows(going_on, start, first) == []
-    assert rows(going_on, first, second) == numbered(3, 5)
-
-
-def test_what_was_truncated_with_its_epochs_is_lost(streams: FakeStreams) -> None:
-    """A controller does not say what lies between a position in epochs that it has forgotten and another one."""
-    streams.create("t", 2)
-    streams.append("t", 1, numbered(0, 3))
-    log: list[dict[str, Any]] = []
-    assert step(reader(streams), log) == numbered(0, 3)
-    streams.append("t", 1, numbered(3, 5))
-    (first,) = streams.scale("t", [0], [(0.0, 0.5)])
-    (second,) = streams.scale("t", [first], [(0.0, 0.5)])
-    streams.append("t", second, numbered(5, 7))
-    streams.gateway.truncate_stream("s", "t", {1: 0, second: 0})
-    streams.gateway.forget_epochs("s", "t", 2)
-    end = reader(streams).latestOffset()
-    with pytest.raises(DataCorruption, match=r"s/t was lost before it was read: segment 0\.#epoch\.0 from offset 0"):
-        rows(reader(streams), log[-1], end)
-    assert rows(reader(streams, fail_on_data_loss="false"), log[-1], end) == numbered(3, 7)

@@ -285,6 +285,23 @@ class TestDeleted:
         source.pass_interval()
         assert rows_of(query.step()) == numbered(6, 7)
 
+    def test_each_time_that_it_is_missed_is_said(
+        self, source: Source, query: Query, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It is made again and deleted again, with the same query."""
+        query.restart(source.reader(fail_on_data_loss="false"))
+        assert rows_of(query.step()) == numbered(4, 6)
+        source.streams.create("orders-1")
+        source.streams.append("orders-1", 1, numbered(6, 7))
+        source.pass_interval()
+        assert rows_of(query.step()) == numbered(6, 7)
+        source.streams.gateway.seal_stream("s", "orders-1")
+        source.streams.gateway.delete_stream("s", "orders-1")
+        source.add("orders-2", 7, 8)
+        source.pass_interval()
+        assert rows_of(query.step()) == numbered(7, 8)
+        assert caplog.text.count("the position of the checkpoint in s/orders-1 is given up") == 2
+
     def test_a_list_that_leaves_a_stream_out(
         self, source: Source, query: Query, monkeypatch: pytest.MonkeyPatch
     ) -> None:

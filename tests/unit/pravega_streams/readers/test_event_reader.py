@@ -155,6 +155,15 @@ async def take(reader: EventReader, count: int) -> list[bytes]:
     return found
 
 
+async def test_a_start_in_segments_that_were_not_reached_is_refused(group: ReaderGroup) -> None:
+    """As a reader group of the Java client has them in its cuts while it reads the last of two merged segments."""
+    before = group.configuration
+    for start in ({0: 12, 1 << 32 | 1: -1}, {0: -1}):
+        with pytest.raises(InvalidArgument, match="were not reached yet"):
+            await group.reset({(SCOPE, STREAM): start})
+    assert (await group.open()).configuration == before
+
+
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
     group: ReaderGroup, reader: EventReader, stream: FakeStream, segments: InMemorySegmentStore
 ) -> None:
@@ -720,6 +729,26 @@ async def test_a_stream_that_refuses_its_cut_keeps_no_other_from_being_published
     with pytest.raises(NotFound):
         await publisher.publish({(SCOPE, "gone"): {0: 1}, (SCOPE, STREAM): {0: 2}})
     assert sent.cuts == [(STREAM, {0: 2})]
+
+
+async def test_a_stream_that_is_deleted_needs_no_cut_once_the_group_goes_on_without_it(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    await segments.create_segment(segment_name(SCOPE, "other", 0))
+    both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "other"): HEAD}, {}, 20)
+    sent = SentCuts(refused=STREAM)
+    made = await ReaderGroup(group._cluster, SCOPE, "both", publisher_of(group, sent.send)).create(both)
+    async with await ReaderGroup(group._cluster, SCOPE, "both").create_reader("r") as reader:
+        await segments.delete(S0)
+        stream.deleted = {STREAM}
+        with pytest.raises(NotFound):
+            await made.publish_cuts()
+        with pytest.raises(EventsTruncated):
+            await take(reader, 1)
+    await made.publish_cuts()
+    assert sent.cuts == [("other", {0: 0})]
+    with pytest.raises(NotFound):
+        await made.publish_cuts({(SCOPE, STREAM): {0: 5}})
 
 
 async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:

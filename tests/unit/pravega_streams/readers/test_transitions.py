@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, Throttled
+from pravega_common.model.table_limits import value_bytes_max
 from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.balance import should_release
+from pravega_streams.readers.group_records import CHECKPOINTS, EntryChange, checkpoint_bytes, value_of
 from pravega_streams.readers.group_state import (
     HEAD,
     OTHER_CLIENT,
@@ -90,6 +92,26 @@ def test_a_cut_knows_the_successors_that_waited() -> None:
     assert state.future == {NEXT: frozenset({1})} and not state.unassigned
     state = checkpoints.initiate(state, "c", 7)
     assert state.checkpoints["c"].future == {NEXT: frozenset({1})}
+
+
+def test_a_checkpoint_that_would_not_fit_the_table_is_refused() -> None:
+    """Its last reader could not report to it, nor look at the group any more."""
+
+    def held_by(reader: str, count: int) -> dict[str, int]:
+        return {f"{'s' * 250}/{reader:t<250}/{number}.#epoch.0": 2**63 - 1 for number in range(count)}
+
+    def begun(count: int) -> GroupState:
+        held = {member.reader: held_by(member.reader, count) for member in (R1, R2)}
+        return checkpoints.initiate(replace(group(R1, R2, segments=()), assigned=held), "c", 7)
+
+    state = begun(490)
+    for member in (R1, R2):
+        state = transitions.record(state, member, {})
+    assert waiting(state) == set()
+    size = len(value_of(EntryChange(CHECKPOINTS, "c", state.checkpoints["c"])))
+    assert size <= checkpoint_bytes(state.checkpoints["c"]) <= value_bytes_max
+    with pytest.raises(InvalidArgument, match=r"a checkpoint of the group's 1020 segments.* with several groups"):
+        begun(510)
 
 
 def test_checkpoints_are_bounded_and_named_once() -> None:
