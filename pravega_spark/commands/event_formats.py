@@ -15,9 +15,11 @@ import binascii
 import enum
 import io
 import json
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -124,7 +126,7 @@ class Parser:
         made = _json_object(line, number)
         if not made.keys() & {"event", "event_base64"} or made.keys() - _WRAPPED:
             return line, self._key_in(line, number) if self.key_field else self.key
-        event = _unwrapped(made, number)
+        event = _unwrapped(made, line, number)
         if self.key is not None:
             return event, self.key
         if self.key_field and self.key_field not in made:
@@ -132,14 +134,29 @@ class Parser:
         return event, _as_text(made.get(self.key_field or "key"), number)
 
 
-def _unwrapped(made: dict[str, Any], number: int) -> bytes:
+def _unwrapped(made: dict[str, Any], line: bytes, number: int) -> bytes:
     """The event in a line as ``event read --json`` writes them."""
     if "event_base64" not in made:
+        if not isinstance(made["event"], str):
+            json.loads(line, parse_float=lambda text: _check_exact(text, number))
         return _as_json_text(made["event"], number).encode()
+    if "event" in made:
+        raise InvalidArgument(f"event {number} has both members, event and event_base64: {line[:60]!r}")
     try:
         return base64.b64decode(made["event_base64"], validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
         raise InvalidArgument(f"member event_base64 of event {number} is no Base64: {error}") from error
+
+
+def _check_exact(text: str, number: int) -> None:
+    """``InvalidArgument`` for a number of a JSON value that is another one when the value is written again."""
+    value = float(text)
+    # One whose exponent is too large for Decimal is NaN, and so equals nothing.
+    if not math.isfinite(value) or Decimal(text, Context(traps=[])) != Decimal(repr(value)):
+        raise InvalidArgument(
+            f"number {text} of event {number} would become {value}; write the event as a text, with quotes "
+            "escaped, or as event_base64"
+        )
 
 
 def _split_lengths(data: bytes, seen: int) -> tuple[list[bytes], int]:

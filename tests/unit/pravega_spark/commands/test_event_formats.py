@@ -172,6 +172,28 @@ def test_half_a_character_is_no_text(line: bytes, field: str, wanted: Format) ->
         events(Parser(wanted, field), b'{"event":"whole","id":"a"}\n' + line + b"\n")
 
 
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1e999", "1e-99999999999999999999", "0.12345678901234567890", "100000000000000000.5"]
+)
+def test_a_number_that_would_be_rounded_is_refused(number: str) -> None:
+    """In an event that is a JSON value; one that is a line of its own, or a text, stays as it is."""
+    wrapped = f'{{"event": {{"n": [{number}]}}}}'
+    with pytest.raises(InvalidArgument, match=f"number {number} of event 2 would become .* write the event as a text"):
+        events(Parser(Format.JSON), f'{{"event": {{"n": 1.10}}}}\n{wrapped}\n'.encode())
+    for line, event in ((f'{{"n":{number}}}', f'{{"n":{number}}}'), (f'{{"event":"{number}"}}', number)):
+        assert parsed(Parser(Format.JSON), line.encode()) == [(event.encode(), None)]
+
+
+def test_numbers_of_any_length_that_are_whole_stay() -> None:
+    event = f'{{"n": {10**40}, "m": -1.5e-07, "k": 0.1}}'
+    assert parsed(Parser(Format.JSON), f'{{"event": {event}}}\n'.encode()) == [(event.encode(), None)]
+
+
+def test_an_event_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="event 1 has both members, event and event_base64"):
+        events(Parser(Format.JSON), b'{"event":"a","event_base64":"AAE="}\n')
+
+
 def test_json_that_is_too_deep() -> None:
     with pytest.raises(InvalidArgument, match="event 1 is no JSON"):
         events(Parser(Format.JSON), b"[" * 100_000 + b"\n")
