@@ -89,7 +89,13 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
 
     /** Whether the user wants this JVM to read, which Python decides then for each partition. */
     static boolean isNative(Map<String, String> options) {
-        return "true".equalsIgnoreCase(byPlainName(options).get("nativereader"));
+        return isTrue(options, "nativereader");
+    }
+
+    /** As Python reads an option of two values: in any case of letters, and with space around it. */
+    private static boolean isTrue(Map<String, String> options, String plainName) {
+        String value = byPlainName(options).get(plainName);
+        return value != null && value.strip().equalsIgnoreCase("true");
     }
 
     private static Map<String, String> byPlainName(Map<String, String> options) {
