@@ -126,6 +126,10 @@ def metrics_of(spark: SparkSession, reported: str | None, consumed: str | None) 
     return dict(method.invoke(None, given))
 
 
+def columns_of(spark: SparkSession, table: str) -> list[str]:
+    return spark.sql(f"SELECT * FROM {table}").columns
+
+
 def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
     shown = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
     return dict(item.split("=", 1) for item in shown["Table Properties"].strip("[]").split(","))
@@ -204,6 +208,17 @@ def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str
     assert plain == 2
     child.run(sql, f"INSERT INTO streams.{scope}.t VALUES ('k', 'w'), ('l', 'x')")
     assert child.run(sql, f"SELECT count(*) FROM streams.{scope}.t WHERE value IN ('w', 'x')") == [(2,)]
+
+
+def test_the_column_of_times_is_there_where_it_was_asked_for(child: SparkChild, scope: str) -> None:
+    plain, timed = f"streams.{scope}.plain", f"streams.{scope}.timed"
+    child.run(sql, f"CREATE TABLE {plain}", f"CREATE TABLE {timed} OPTIONS (ingest_time 'true')")
+    columns = ["event", "scope", "stream", "segment_id", "offset"]
+    assert child.run(columns_of, plain) == columns
+    assert child.run(columns_of, timed) == [*columns, "ingest_time"]
+    assert child.run(columns_of, f"{plain} WITH (ingestTime='true')") == [*columns, "ingest_time"]
+    child.run(sql, f"INSERT INTO {plain} VALUES ('a')")
+    assert child.run(sql, f"SELECT ingest_time IS NULL FROM {plain} WITH (ingest_time='true')") == [(False,)]
 
 
 def test_options_of_create_table(child: SparkChild, scope: str, services: StandaloneProcess) -> None:
