@@ -92,6 +92,11 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         return isTrue(options, "nativereader");
     }
 
+    /** Whether the user wants Python to read only what filters leave. */
+    static boolean takesFilters(Map<String, String> options) {
+        return isTrue(options, "pushfilters");
+    }
+
     /** As Python reads an option of two values: in any case of letters, and with space around it. */
     private static boolean isTrue(Map<String, String> options, String plainName) {
         String value = byPlainName(options).get(plainName);
