@@ -211,7 +211,7 @@ def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str
         f"INSERT INTO streams.{scope}.events SELECT 'x' AS event",
         f"SELECT event FROM streams.{scope}.events",
         f"CREATE TABLE streams.{scope}.t (key BINARY, value BINARY, timestamp TIMESTAMP) USING pravega"
-        " OPTIONS (format 'record')",
+        " OPTIONS (format ' Record')",
         f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, 'v' AS value, timestamp_millis(5) AS timestamp",
         f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, CAST(NULL AS STRING) AS value",
     )
