@@ -432,7 +432,8 @@ OPTIONS: Final = (
         values.boolean,
         False,
         "read only what filters on segment_id, stream, scope and offset leave; needs Spark's "
-        "spark.sql.python.filterPushdown.enabled=true",
+        "spark.sql.python.filterPushdown.enabled=true, and without the optional jar a frame of load() for each filter: "
+        "Spark gives all uses of a frame the rows of its last filter",
     ),
     Option(
         "native_reader",

@@ -126,6 +126,24 @@ def metrics_of(spark: SparkSession, reported: str | None, consumed: str | None) 
     return dict(method.invoke(None, given))
 
 
+def columns_of(spark: SparkSession, table: str) -> list[str]:
+    return spark.sql(f"SELECT * FROM {table}").columns
+
+
+def counts_by_filters(spark: SparkSession, table: str) -> dict[str, int]:
+    """The rows of one frame with two filters that the source takes, without any, and of both beside each other."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.read.option("pushFilters", "true").table(table)
+        one, other = frame.where("segment_id = 0"), frame.where("segment_id = 1")
+        # PySpark gives no public way to a plan.
+        plan = one._jdf.queryExecution().executedPlan().toString()  # type: ignore[attr-defined]
+        assert "Filter (" not in plan
+        return {"one": one.count(), "all": frame.count(), "other": other.count(), "both": one.union(other).count()}
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
     shown = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
     return dict(item.split("=", 1) for item in shown["Table Properties"].strip("[]").split(","))
@@ -193,7 +211,7 @@ def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str
         f"INSERT INTO streams.{scope}.events SELECT 'x' AS event",
         f"SELECT event FROM streams.{scope}.events",
         f"CREATE TABLE streams.{scope}.t (key BINARY, value BINARY, timestamp TIMESTAMP) USING pravega"
-        " OPTIONS (format 'record')",
+        " OPTIONS (format ' Record')",
         f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, 'v' AS value, timestamp_millis(5) AS timestamp",
         f"INSERT INTO streams.{scope}.t SELECT 'k' AS key, CAST(NULL AS STRING) AS value",
     )
@@ -204,6 +222,28 @@ def test_tables_of_records_beside_tables_of_events(child: SparkChild, scope: str
     assert plain == 2
     child.run(sql, f"INSERT INTO streams.{scope}.t VALUES ('k', 'w'), ('l', 'x')")
     assert child.run(sql, f"SELECT count(*) FROM streams.{scope}.t WHERE value IN ('w', 'x')") == [(2,)]
+
+
+def test_the_column_of_times_is_there_where_it_was_asked_for(child: SparkChild, scope: str) -> None:
+    plain, timed = f"streams.{scope}.plain", f"streams.{scope}.timed"
+    child.run(sql, f"CREATE TABLE {plain}", f"CREATE TABLE {timed} OPTIONS (ingest_time 'true')")
+    columns = ["event", "scope", "stream", "segment_id", "offset"]
+    assert child.run(columns_of, plain) == columns
+    assert child.run(columns_of, timed) == [*columns, "ingest_time"]
+    assert child.run(columns_of, f"{plain} WITH (ingestTime='true')") == [*columns, "ingest_time"]
+    child.run(sql, f"INSERT INTO {plain} VALUES ('a')")
+    assert child.run(sql, f"SELECT ingest_time IS NULL FROM {plain} WITH (ingest_time='true')") == [(False,)]
+
+
+def test_each_filter_of_a_frame_is_planned_by_itself(child: SparkChild, scope: str) -> None:
+    table = f"streams.{scope}.t"
+    child.run(
+        sql,
+        f"CREATE TABLE {table} OPTIONS (default_num_segments '2')",
+        f"INSERT INTO {table} SELECT cast(id AS string) AS event, cast(id AS string) AS routing_key FROM range(20)",
+    )
+    counts = child.run(counts_by_filters, table)
+    assert counts["one"] + counts["other"] == counts["all"] == counts["both"] == 20 and counts["one"] < 20
 
 
 def test_options_of_create_table(child: SparkChild, scope: str, services: StandaloneProcess) -> None:

@@ -25,7 +25,7 @@ record MergedWriteInfo(LogicalWriteInfo info, CaseInsensitiveStringMap options) 
     public StructType schema() {
         StructType given = info.schema();
         String[] names = given.fieldNames();
-        String[] ours = options.getOrDefault("format", "").equalsIgnoreCase("record") ? RECORD_NAMES : NAMES;
+        String[] ours = TableOptions.holdsRecords(options) ? RECORD_NAMES : NAMES;
         if (names.length == 0 || names.length > ours.length) {
             return given;
         }

@@ -23,6 +23,7 @@ record NativeReaderFactory(PartitionReaderFactory python, StructType schema) imp
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-        return python.createReader(partition);
+        // Where Spark was not told that columns may come, Python reads what it planned for this JVM.
+        return python.createReader(partition instanceof NativePartition planned ? planned.python() : partition);
     }
 }

@@ -107,7 +107,9 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
                 + "; give them in CREATE TABLE … OPTIONS, or read with format(\"pravega\") or a temporary view");
         }
         ScanBuilder python = reading(merged).newScanBuilder(schema);
-        return PravegaScanBuilder.around(python, TableOptions.describe(merged), TableOptions.isNative(merged));
+        Supplier<ScanBuilder> own = TableOptions.takesFilters(merged)
+            ? () -> PythonSource.create(merged).newScanBuilder(schema) : () -> python;
+        return PravegaScanBuilder.around(python, own, TableOptions.describe(merged), TableOptions.isNative(merged));
     }
 
     /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */

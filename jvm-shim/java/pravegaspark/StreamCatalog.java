@@ -7,7 +7,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
@@ -37,15 +39,14 @@ abstract class StreamCatalog implements TableCatalog, SupportsNamespaces {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final String CONTROLLER_DEFAULT = "tcp://localhost:9090";
     private static final String CONTROLLER = "controller";
-    /** The options that give a read other columns. */
-    private static final String METADATA = "metadata";
-    private static final String EVENT_FORMAT = "format";
+    /** The options that give a read other columns, in both spellings: Spark asks for them by their names. */
+    private static final Set<String> COLUMN_OPTIONS = new TreeSet<>(Set.of("format", "ingest_time", "ingesttime", "metadata"));
 
     private String name;
     private String controller;
     private Map<String, String> defaults;
     private CatalogHelper helper;
-    /** By the values of {@link #METADATA} and {@link #EVENT_FORMAT}: the columns do not depend on the stream. */
+    /** By the values of {@link #COLUMN_OPTIONS}: the columns do not depend on the stream. */
     private final Map<String, StructType> schemas = new ConcurrentHashMap<>();
 
     @Override
@@ -166,7 +167,7 @@ abstract class StreamCatalog implements TableCatalog, SupportsNamespaces {
 
     /** The names of the options of a query that decide about the columns. */
     static Set<String> columnOptions() {
-        return Set.of(METADATA, EVENT_FORMAT);
+        return COLUMN_OPTIONS;
     }
 
     /** With the options of the query, where Spark gives them. */
@@ -196,7 +197,8 @@ abstract class StreamCatalog implements TableCatalog, SupportsNamespaces {
     }
 
     private StructType schema(CaseInsensitiveStringMap options) {
-        String decisive = options.getOrDefault(METADATA, "") + "/" + options.getOrDefault(EVENT_FORMAT, "");
+        String decisive = COLUMN_OPTIONS.stream().map(name -> options.getOrDefault(name, ""))
+            .collect(Collectors.joining("/"));
         StructType known = schemas.get(decisive);
         if (known == null) {
             known = PythonSource.create(options).inferSchema();

@@ -87,9 +87,25 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         return controller == null ? place : place + " at " + controller;
     }
 
-    /** Whether the user wants this JVM to read, which Python decides then for each partition, and parses alike. */
+    /** Whether the user wants this JVM to read, which Python decides then for each partition. */
     static boolean isNative(Map<String, String> options) {
-        return "true".equalsIgnoreCase(byPlainName(options).getOrDefault("nativereader", "").strip());
+        return says(options, "nativereader", "true");
+    }
+
+    /** Whether the user wants Python to read only what filters leave. */
+    static boolean takesFilters(Map<String, String> options) {
+        return says(options, "pushfilters", "true");
+    }
+
+    /** Whether events hold records, whose columns have other names. */
+    static boolean holdsRecords(Map<String, String> options) {
+        return says(options, "format", "record");
+    }
+
+    /** As Python reads an option of two values: in any case of letters, and with space around it. */
+    private static boolean says(Map<String, String> options, String plainName, String word) {
+        String value = byPlainName(options).get(plainName);
+        return value != null && value.strip().equalsIgnoreCase(word);
     }
 
     private static Map<String, String> byPlainName(Map<String, String> options) {

@@ -5,10 +5,10 @@ import java.util.Arrays;
 import org.apache.spark.sql.types.DataTypes;
 
 /** The bytes of events, copied for each that is asked for. */
-class BytesColumn extends PlainColumn {
-    final EventRows rows;
+final class EventColumn extends PlainColumn {
+    private final EventRows rows;
 
-    BytesColumn(EventRows rows) {
+    EventColumn(EventRows rows) {
         super(DataTypes.BinaryType);
         this.rows = rows;
     }
