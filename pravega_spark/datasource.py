@@ -61,10 +61,16 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> BatchReader | 
     if options.metadata is not None:
         return MetadataReader(options, arrow)
     check_source_schema(arrow, records=options.has_records)
-    if not options.push_filters:
+    if options.push_filters == "false":
         return BatchReader(options, arrow)
     if not has(PUSHED_FILTERS):
         raise refuse("option 'push_filters'", PUSHED_FILTERS, "leave it out")
+    if options.push_filters == "true":
+        # The jar, which makes a source for each filter, asks for ``once``.
+        raise ConfigurationError(
+            "option 'push_filters' is 'true', which needs the optional jar: without it Spark gives all that is made of "
+            "a frame of load() the rows of its last filter; set push_filters=once, and load a frame for each query"
+        )
     from pravega_spark.source.filtering_batch_reader import FilteringBatchReader
 
     return FilteringBatchReader(options, arrow)

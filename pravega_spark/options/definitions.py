@@ -429,11 +429,11 @@ OPTIONS: Final = (
     Option(
         "push_filters",
         Use.BATCH_READ,
-        values.boolean,
-        False,
+        values.choice("false", "true", "once"),
+        "false",
         "read only what filters on segment_id, stream, scope and offset leave; needs Spark's "
-        "spark.sql.python.filterPushdown.enabled=true, and without the optional jar a frame of load() for each filter: "
-        "Spark gives all uses of a frame the rows of its last filter",
+        "spark.sql.python.filterPushdown.enabled=true, and the optional jar; without the jar `once`, for a frame of "
+        "load() of which one query is made: Spark gives all uses of such a frame the rows of its last filter",
     ),
     Option(
         "native_reader",

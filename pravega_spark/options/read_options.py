@@ -33,5 +33,5 @@ class ReadOptions(StreamOptions):
     packed_bytes: int
     metadata: Literal["StreamInfo", "Streams"] | None
     ingest_time: bool
-    push_filters: bool
+    push_filters: Literal["false", "true", "once"]
     native_reader: bool

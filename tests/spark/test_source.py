@@ -294,14 +294,19 @@ def test_streams_as_paths_and_by_time(streams: Streams) -> None:
 
 def test_filters_that_are_pushed(streams: Streams) -> None:
     streams.fill("a", 0, 100, default_num_segments=2)
-    reader = streams.read("a", push_filters="true")
+    with pytest.raises(Exception, match=r"'push_filters' is 'true', which needs the optional jar.*push_filters=once"):
+        streams.read("a", push_filters="true").collect()
+    reader = streams.read("a", push_filters="once")
     with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
         reader.where("segment_id = 1").collect()
     streams.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        pushed = streams.read("a", push_filters="true").where("segment_id = 1 and offset >= 140 and stream = 'a'")
+        pushed = streams.read("a", push_filters="once").where("segment_id = 1 and offset >= 140 and stream = 'a'")
         plain = streams.read("a").where("segment_id = 1 and offset >= 140")
         assert pushed.rdd.getNumPartitions() == 1
         assert sorted(pushed.collect()) == sorted(plain.collect())
+        frame = streams.read("a", push_filters="once")
+        counted = frame.where("segment_id = 0").count()
+        assert frame.count() == counted < 100, "Spark plans each use of a frame by itself now: true needs no jar"
     finally:
         streams.spark.conf.unset("spark.sql.python.filterPushdown.enabled")

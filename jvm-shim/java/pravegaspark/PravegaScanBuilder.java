@@ -3,37 +3,31 @@ package pravegaspark;
 import java.util.function.Supplier;
 
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.sources.Filter;
 
 /**
- * Passes filters on to the Python source. What it plans for them it keeps for all later scans, with these filters,
+ * Passes filters on to a Python source. What that plans for them it keeps for all later scans, with these filters,
  * others or none: so where it takes some, a scan with filters has a source of its own.
  */
 final class PravegaScanBuilder implements SupportsPushDownFilters {
-    private final Supplier<ScanBuilder> own;
+    private final Supplier<SupportsPushDownFilters> own;
     private SupportsPushDownFilters python;
     private final String place;
     private final boolean isNative;
 
-    private PravegaScanBuilder(
-            SupportsPushDownFilters python, Supplier<ScanBuilder> own, String place, boolean isNative) {
+    /**
+     * Makes the builder of one scan.
+     *
+     * @param python makes scans without filters
+     * @param own gives the builder of a scan with filters
+     */
+    PravegaScanBuilder(
+            SupportsPushDownFilters python, Supplier<SupportsPushDownFilters> own, String place, boolean isNative) {
         this.python = python;
         this.own = own;
         this.place = place;
         this.isNative = isNative;
-    }
-
-    /**
-     * A builder that takes filters if Python's does, which it does not on Spark 4.0.
-     *
-     * @param own makes one of a source that plans nothing else
-     */
-    static ScanBuilder around(ScanBuilder python, Supplier<ScanBuilder> own, String place, boolean isNative) {
-        return python instanceof SupportsPushDownFilters filtering
-            ? new PravegaScanBuilder(filtering, own, place, isNative)
-            : () -> new PravegaScan(python.build(), place, isNative);
     }
 
     @Override
@@ -43,7 +37,7 @@ final class PravegaScanBuilder implements SupportsPushDownFilters {
 
     @Override
     public Filter[] pushFilters(Filter[] filters) {
-        python = (SupportsPushDownFilters) own.get();
+        python = own.get();
         return python.pushFilters(filters);
     }
 

@@ -13,6 +13,7 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
@@ -107,9 +108,22 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
                 + "; give them in CREATE TABLE … OPTIONS, or read with format(\"pravega\") or a temporary view");
         }
         ScanBuilder python = reading(merged).newScanBuilder(schema);
-        Supplier<ScanBuilder> own = TableOptions.takesFilters(merged)
-            ? () -> PythonSource.create(merged).newScanBuilder(schema) : () -> python;
-        return PravegaScanBuilder.around(python, own, TableOptions.describe(merged), TableOptions.isNative(merged));
+        String place = TableOptions.describe(merged);
+        boolean isNative = TableOptions.isNative(merged);
+        if (!(python instanceof SupportsPushDownFilters filtering)) {
+            return () -> new PravegaScan(python.build(), place, isNative);
+        }
+        if (!TableOptions.takesFilters(merged)) {
+            return new PravegaScanBuilder(filtering, () -> filtering, place, isNative);
+        }
+        CaseInsensitiveStringMap without = TableOptions.takingFilters(merged, "false");
+        CaseInsensitiveStringMap once = TableOptions.takingFilters(merged, "once");
+        return new PravegaScanBuilder(
+            filtering(reading(without)), () -> filtering(PythonSource.create(once)), place, isNative);
+    }
+
+    private SupportsPushDownFilters filtering(PythonSource source) {
+        return (SupportsPushDownFilters) source.newScanBuilder(schema);
     }
 
     /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */

@@ -22,6 +22,9 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         TableCatalog.PROP_COMMENT, TableCatalog.PROP_COLLATION,
         TableCatalog.PROP_PROVIDER, TableCatalog.PROP_OWNER);
 
+    /** By its plain name. */
+    private static final String PUSH_FILTERS = "pushfilters";
+
     /** Of the properties that describe the stream as it is. */
     private static final String SHOWN_PREFIX = "stream.";
 
@@ -94,7 +97,14 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
 
     /** Whether the user wants Python to read only what filters leave. */
     static boolean takesFilters(Map<String, String> options) {
-        return says(options, "pushfilters", "true");
+        return says(options, PUSH_FILTERS, "true");
+    }
+
+    /** The options with another word for whether, and for how many queries, Python takes filters. */
+    static CaseInsensitiveStringMap takingFilters(CaseInsensitiveStringMap options, String word) {
+        Map<String, String> made = new HashMap<>(options.asCaseSensitiveMap());
+        made.replaceAll((key, value) -> plain(key).equals(PUSH_FILTERS) ? word : value);
+        return new CaseInsensitiveStringMap(made);
     }
 
     /** Whether events hold records, whose columns have other names. */
