@@ -39,7 +39,11 @@ def frame_event(event: bytes) -> memoryview:
     """The event as it is stored: type 0, length, bytes (docs/wire-protocol.md 5.1)."""
     if len(event) > event_bytes_max:
         raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
-    return memoryview(_HEADER.pack(0, len(event)) + event)
+    framed = _HEADER.pack(0, len(event)) + event
+    if len(framed) != _HEADER.size + len(event):
+        # As of an array of numbers: no reader would find the next event.
+        raise InvalidArgument(f"{type(event).__name__} has items of several bytes; an event is bytes")
+    return memoryview(framed)
 
 
 class EventWriter:
