@@ -54,7 +54,8 @@ class EventWriter:
     sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
     Where that fails the next call goes on with it, before anything else. Also an event whose ``write`` raised an error,
     but for ``InvalidArgument``, is this writer's: it is durable once ``flush`` returns.
-    Errors: ``InvalidArgument`` (size), ``StreamSealed``, and those of ``BlockWriter``.
+    Errors: ``InvalidArgument`` (an event of another size or kind, or after ``close``), ``StreamSealed``, and those of
+    ``BlockWriter``.
     """
 
     def __init__(self, client: StreamClient, scope: str, stream: str) -> None:
@@ -69,6 +70,7 @@ class EventWriter:
         self._router = self._current_router()
         self.writer_id = uuid.uuid4().hex
         self._has_noted = False
+        self._is_closed = False
 
     def __enter__(self) -> EventWriter:
         return self
@@ -78,6 +80,8 @@ class EventWriter:
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""
+        if self._is_closed:
+            raise InvalidArgument(f"the writer of {self._scope}/{self._stream} is closed and takes no more events")
         position = random.random() if routing_key is None else position_of_key(routing_key)
         self._unwritten.append(Piece(frame_event(event), 1, position))
         self._write_unwritten()
@@ -119,6 +123,7 @@ class EventWriter:
             self.flush()
         finally:
             self._blocks.close()
+        self._is_closed = True
         if self._has_noted:
             with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
                 self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)

@@ -121,6 +121,16 @@ def test_an_event_that_has_more_bytes_than_items_is_refused(stream: Stream) -> N
     assert stream.events(ONE[0]) == ["bytes", "more bytes"]
 
 
+def test_a_closed_writer_takes_no_event_that_nobody_would_flush(stream: Stream) -> None:
+    writer = stream.writer()
+    writer.write(b"event")
+    writer.close()
+    with pytest.raises(InvalidArgument, match="the writer of s/t is closed"):
+        writer.write(b"late")
+    writer.close()
+    assert stream.events(ONE[0]) == ["event"]
+
+
 def test_a_segment_that_stays_sealed_and_open_is_an_error(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The events that it did not take are still the writer's: no later flush says that they are durable."""
     monkeypatch.setattr(event_writer, "epoch_time_max_s", 0.05)
