@@ -63,11 +63,16 @@ async def _cancel_others() -> None:
 
 
 class BlockingEventReader:
-    """An ``EventReader`` whose calls wait. Not for several threads at a time."""
+    """An ``EventReader`` whose calls wait. Not for several threads at a time. After an interrupt (Ctrl-C) the call may
+    be repeated."""
 
     def __init__(self, reader: EventReader, loop: LoopThread) -> None:
         self._reader = reader
         self._loop = loop
+        self._turn = asyncio.Lock()
+        """Held by a call for a slice, which goes on for a while if an interrupt ends the wait for it."""
+        self._untaken: SegmentSlice | None = None
+        """The slice that came last, as long as the caller may not have got it."""
 
     def __enter__(self) -> BlockingEventReader:
         return self
@@ -89,13 +94,29 @@ class BlockingEventReader:
     def events(self) -> Iterator[ReadEvent]:
         """All events of this reader's segments, until the group has read all that it is to read."""
         while not self.is_finished:
-            piece = self.get_segment_slice()
-            if piece is not None:
-                yield from self._reader.in_turn(piece)
+            piece = self._fetch(slice_time_default_s)
+            for event in self._reader.in_turn(piece) if piece is not None else ():
+                self._untaken = None
+                yield event
 
     def get_segment_slice(self, timeout_s: float = slice_time_default_s) -> SegmentSlice | None:
         """Some events of one segment; None if there were none in time. Give it back with ``release_segment``."""
-        return self._loop.run(self._reader.get_segment_slice(timeout_s))
+        piece = self._fetch(timeout_s)
+        self._untaken = None
+        return piece
+
+    def _fetch(self, timeout_s: float) -> SegmentSlice | None:
+        """A slice, which stays ``_untaken``. One that nobody has got goes back first: its segment would stand still."""
+
+        async def fetch() -> SegmentSlice | None:
+            async with self._turn:
+                untaken, self._untaken = self._untaken, None
+                if untaken is not None:
+                    self._reader.release_segment(untaken)
+                self._untaken = await self._reader.get_segment_slice(timeout_s)
+                return self._untaken
+
+        return self._loop.run(fetch())
 
     def release_segment(self, piece: SegmentSlice) -> None:
         """Give a slice back. The events taken from it count as read, the others come again."""
