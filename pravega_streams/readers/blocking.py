@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
+from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers.event_reader import EventReader, slice_time_default_s
@@ -18,15 +20,23 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, begun with the first call. Not to be used across ``fork``."""
+    """An event loop in a thread of its own, begun with the first call. A process that is forked then has no such
+    thread: ``InvalidArgument``."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._process_id: int | None = None
+        """The process that has the thread."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
+        if self._process_id not in (None, os.getpid()):
+            work.close()
+            raise InvalidArgument(
+                f"a reader or client of process {self._process_id} is used in process {os.getpid()}; make one in each"
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -52,6 +62,7 @@ class LoopThread:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
                 self._thread.start()
+                self._process_id = os.getpid()
             return self._loop
 
 

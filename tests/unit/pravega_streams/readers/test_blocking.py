@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from asyncio import tasks
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from concurrent.futures import _base
 
 import pytest
 
+from pravega_common.errors import InvalidArgument
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.readers import blocking, slices
 from pravega_streams.readers.blocking import BlockingEventReader, LoopThread
@@ -87,3 +89,13 @@ def test_an_interrupt_anywhere_loses_and_repeats_no_event(world: World, monkeypa
         assert found == events, place
         if not interrupt.has_come:
             break
+
+
+def test_a_process_that_is_forked_does_not_wait_for_a_loop_that_it_has_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(InvalidArgument, match="is used in process 1; make one in each"):
+            world.reader.get_segment_slice()
+    world.reader.refresh()
