@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, begun with the first call. A process that is forked then has no such
-    thread: ``InvalidArgument``."""
+    """An event loop in a thread of its own, begun with the first call. ``InvalidArgument`` once it is closed, and in a
+    process that is forked, which has no such thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -29,14 +29,13 @@ class LoopThread:
         self._lock = threading.Lock()
         self._process_id: int | None = None
         """The process that has the thread."""
+        self._is_closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
-        if self._process_id not in (None, os.getpid()):
+        if refusal := self._refusal():
             work.close()
-            raise InvalidArgument(
-                f"a reader or client of process {self._process_id} is used in process {os.getpid()}; make one in each"
-            )
+            raise InvalidArgument(refusal)
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -44,11 +43,20 @@ class LoopThread:
             future.cancel()
             raise
 
+    def _refusal(self) -> str:
+        """Why nothing can run any more; empty if something can."""
+        if self._is_closed:
+            return "the manager of this reader or group is closed; make another one"
+        if self._process_id not in (None, os.getpid()):
+            return f"a reader or group of process {self._process_id} is used in process {os.getpid()}; make one in each"
+        return ""
+
     def close(self) -> None:
         """Stop the loop; what still runs in it is cancelled."""
         if self._loop is not None:
             self.run(_cancel_others())
         with self._lock:
+            self._is_closed = True
             if self._loop is None or self._thread is None:
                 return
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -99,3 +99,13 @@ def test_a_process_that_is_forked_does_not_wait_for_a_loop_that_it_has_not(
         with pytest.raises(InvalidArgument, match="is used in process 1; make one in each"):
             world.reader.get_segment_slice()
     world.reader.refresh()
+
+
+def test_a_reader_of_a_closed_manager_does_not_wait_for_events_that_nobody_fetches() -> None:
+    world = World()
+    world.append(b"event")
+    world.loop.run(world.server.stop())
+    for _ in range(2):
+        world.loop.close()
+        with pytest.raises(InvalidArgument, match="is closed; make another one"):
+            world.reader.get_segment_slice()
