@@ -55,10 +55,13 @@ class StreamManager:
         self.close()
 
     def close(self) -> None:
-        """Give all connections up. Take readers offline and close writers before."""
+        """Give all connections up. Take readers offline and close writers before: reader groups that it has made, and
+        their readers, are refused with ``InvalidArgument`` then."""
         if self._asynchronous is not None:
             self._loop.run(self._asynchronous.__aexit__(None, None, None))
+            self._asynchronous = None
         self._loop.close()
+        self._loop = LoopThread()
         self.client.close()
 
     # ---- scopes and streams

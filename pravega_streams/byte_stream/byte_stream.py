@@ -43,8 +43,8 @@ class ByteStream(io.RawIOBase):
     """A file over a stream of one segment. Writes go to the end; ``seek`` and ``tell`` are about reading.
 
     Not for several threads. ``io.BufferedReader`` may stand before it. Errors: ``InvalidArgument`` for a stream of
-    several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset before the head, ``NotFound``, and those of
-    ``BlockWriter``.
+    several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset before the head, ``NotFound``, those of
+    ``BlockWriter``, and ``ValueError`` after ``close``, as of any file.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class ByteStream(io.RawIOBase):
         Also bytes whose ``write`` raised are this stream's, all of them and in their place: they are durable once
         ``flush`` returns, and not to be written again. Only a sealed stream never has them.
         """
-        copy = memoryview(bytes(data))
+        self._check_open()
+        copy = memoryview(bytes(memoryview(data)))
         self._unwritten.extend(
             [Piece(copy[at : at + piece_bytes_max], 1) for at in range(0, len(copy), piece_bytes_max)]
         )
@@ -109,6 +110,10 @@ class ByteStream(io.RawIOBase):
         self.flush()
         with suppress(SegmentSealed):  # By an attempt whose answer was lost, or by somebody else.
             self._client.segments.seal(self.segment)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"the byte stream of {self.segment} is closed")
 
     def _write_unwritten(self) -> None:
         while self._unwritten:
@@ -207,6 +212,7 @@ class ByteStream(io.RawIOBase):
                 self._writers.close()
 
     def _read(self, length: int) -> memoryview | None:
+        self._check_open()
         deadline_s = time.monotonic() + self._read_time_s
         while True:
             try:

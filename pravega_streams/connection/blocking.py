@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import os
 import socket
 import struct
 from collections import deque
@@ -48,6 +49,7 @@ class WireSocket:
     Errors: ``Unavailable`` if it cannot connect; ``UnknownOutcome`` once a connection in use is lost, a reply does
     not come in time, or none comes and ``has_moved`` (the socket is closed then: what was sent may have been done).
     It is closed, too, when a call on it is interrupted (Ctrl-C): a part of a frame may have left, or come and be lost.
+    A process that was forked does not have it open: each would take answers to the other.
     """
 
     def __init__(self, endpoint: Endpoint, *, reply_time_s: float = reply_time_max_s) -> None:
@@ -57,6 +59,7 @@ class WireSocket:
         self._request_ids = itertools.count(first_request_id)
         self._peer_version: int | None = None
         self._peer_extensions = 0
+        self._process_id = os.getpid()
         try:
             self._socket = _connect(endpoint)
         except OSError as error:
@@ -69,7 +72,7 @@ class WireSocket:
 
     @property
     def is_open(self) -> bool:
-        return self._socket.fileno() >= 0
+        return self._socket.fileno() >= 0 and os.getpid() == self._process_id
 
     def next_request_id(self) -> int:
         return next(self._request_ids)

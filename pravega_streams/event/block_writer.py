@@ -6,6 +6,7 @@ are in flight. Nothing here knows what an event is: callers give pieces that end
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from collections import deque
@@ -16,6 +17,7 @@ from typing import Any, Final
 from pravega_common.errors import (
     BadEventNumber,
     ContainerNotHosted,
+    InvalidArgument,
     PravegaError,
     SegmentNotFound,
     Unavailable,
@@ -94,7 +96,7 @@ class BlockWriter:
 
     Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``SegmentNotFound`` (then ``unacknowledged`` has what
     was not written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in
-    time.
+    time, ``InvalidArgument`` in another process than its own.
     """
 
     def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:
@@ -175,6 +177,7 @@ class BlockWriter:
         """Return when everything written is durable."""
         self.start_flush()
         try:
+            self._writers.check_process()
             self._wait(lambda: not self._in_flight)
         except BaseException as error:
             self._writers.ended_by(error)
@@ -202,6 +205,7 @@ class BlockWriter:
 
     def _dispatch(self, block: _Block) -> None:
         """Send a block, or begin to set the writer up: it is sent with the answer to that."""
+        self._writers.check_process()
         if self._is_set_up:
             self._send(block)
         elif self._channel is None and self._failure is None:
@@ -367,6 +371,7 @@ class BlockWriters:
         self.sleep = sleep
         self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
+        self._process_id = os.getpid()
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -375,6 +380,14 @@ class BlockWriters:
     def close(self) -> None:
         for channel in list(self._channels.values()):
             self.lost(channel)
+
+    def check_process(self) -> None:
+        """``InvalidArgument`` after a fork: both processes would number their events alike, as one writer, and a store
+        takes the events of the slower one for those that it has."""
+        if os.getpid() != self._process_id:
+            raise InvalidArgument(
+                f"a writer of process {self._process_id} is used in process {os.getpid()}; make one in each"
+            )
 
     def ended_by(self, error: BaseException) -> None:
         """A call of a writer raised: other errors than those of its contract, as Ctrl-C, may have stopped it anywhere.

@@ -16,6 +16,7 @@ from pravega_common.errors import (
     SegmentNotFound,
     SegmentSealed,
     StreamSealed,
+    Throttled,
     Unavailable,
 )
 from pravega_common.hashing import position_of_key
@@ -23,9 +24,13 @@ from pravega_common.names import short_segment_name
 from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
+from pravega_streams.event.write_budget import held_bytes_max
 
 event_bytes_max: Final = 8 * 1024 * 1024
 """The limit of one event without its header, as in all Pravega clients."""
+unwritten_bytes_max: Final = 2 * held_bytes_max
+"""Bytes that a writer holds above which it takes no event before they are written. It is at ease below half of that, so
+these are of a caller that passes errors over: each of these writes leaves its event with the writer."""
 epoch_wait_s: Final = 0.02
 """The first pause while a sealed segment has no successors yet: its stream's next epoch is on its way."""
 epoch_wait_max_s: Final = 1.0
@@ -39,7 +44,11 @@ def frame_event(event: bytes) -> memoryview:
     """The event as it is stored: type 0, length, bytes (docs/wire-protocol.md 5.1)."""
     if len(event) > event_bytes_max:
         raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
-    return memoryview(_HEADER.pack(0, len(event)) + event)
+    framed = _HEADER.pack(0, len(event)) + event
+    if len(framed) != _HEADER.size + len(event):
+        # As of an array of numbers: no reader would find the next event.
+        raise InvalidArgument(f"{type(event).__name__} has items of several bytes; an event is bytes")
+    return memoryview(framed)
 
 
 class EventWriter:
@@ -49,8 +58,9 @@ class EventWriter:
     Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
     sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
     Where that fails the next call goes on with it, before anything else. Also an event whose ``write`` raised an error,
-    but for ``InvalidArgument``, is this writer's: it is durable once ``flush`` returns.
-    Errors: ``InvalidArgument`` (size), ``StreamSealed``, and those of ``BlockWriter``.
+    but for ``InvalidArgument`` and ``Throttled``, is this writer's: it is durable once ``flush`` returns.
+    Errors: ``InvalidArgument`` (an event of another size or kind, or after ``close``), ``StreamSealed``, ``Throttled``
+    (the writer holds too much that it could not write), and those of ``BlockWriter``.
     """
 
     def __init__(self, client: StreamClient, scope: str, stream: str) -> None:
@@ -65,6 +75,7 @@ class EventWriter:
         self._router = self._current_router()
         self.writer_id = uuid.uuid4().hex
         self._has_noted = False
+        self._is_closed = False
 
     def __enter__(self) -> EventWriter:
         return self
@@ -74,9 +85,28 @@ class EventWriter:
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""
+        if self._is_closed:
+            raise InvalidArgument(f"the writer of {self._scope}/{self._stream} is closed and takes no more events")
         position = random.random() if routing_key is None else position_of_key(routing_key)
-        self._unwritten.append(Piece(frame_event(event), 1, position))
+        piece = Piece(frame_event(event), 1, position)
+        self._make_room()
+        self._unwritten.append(piece)
         self._write_unwritten()
+
+    def _make_room(self) -> None:
+        """Flush, before another event is taken, where earlier errors have left too much."""
+        held_bytes = self._blocks.budget.held_bytes
+        if self._unwritten:
+            held_bytes += sum(len(piece.data) for piece in self._unwritten)
+        if held_bytes <= unwritten_bytes_max:
+            return
+        try:
+            self.flush()
+        except PravegaError as error:
+            raise Throttled(
+                f"{held_bytes} bytes of earlier events are not written to {self._scope}/{self._stream}, so this event "
+                f"was not taken: {error}"
+            ) from error
 
     def flush(self) -> None:
         """Return when everything written is durable."""
@@ -115,6 +145,7 @@ class EventWriter:
             self.flush()
         finally:
             self._blocks.close()
+        self._is_closed = True
         if self._has_noted:
             with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
                 self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)

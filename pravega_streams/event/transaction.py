@@ -28,9 +28,9 @@ commit_poll_max_s: Final = 0.5
 class Transaction:
     """Events that become readable together, or not at all. Made by ``TransactionalWriter.begin``.
 
-    Errors: ``TransactionFailed`` once it was aborted or timed out, ``InvalidArgument`` for an event that is too large,
-    and those of ``BlockWriter``. Also an event whose ``write`` raised ``Unavailable`` is the transaction's, and not to
-    be written again: ``flush`` and ``commit`` go on with it.
+    Errors: ``TransactionFailed`` once it was committed or aborted, or timed out, ``InvalidArgument`` for an event that
+    is too large, and those of ``BlockWriter``. Also an event whose ``write`` raised ``Unavailable`` is the
+    transaction's, and not to be written again: ``flush`` and ``commit`` go on with it.
     """
 
     def __init__(
@@ -51,8 +51,12 @@ class Transaction:
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
         self._writer_id = writer_id
+        self._is_decided = False
+        """Whether it was committed or aborted by this object."""
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
+        if self._is_decided:
+            raise self._ended()
         position = random.random() if routing_key is None else position_of_key(routing_key)
         segment = self._router.segment_of(position)
         writer = self._writers.get(segment.segment_id)
@@ -97,6 +101,7 @@ class Transaction:
             controller.commit_transaction(
                 self._scope, self._stream, self.transaction_id, writer_id=self._writer_id, time_ms=time_ms
             )
+        self._is_decided = True
         deadline_s, pause_s = time.monotonic() + commit_time_max_s, commit_poll_s
         while wait and (state := self.state()) is not TransactionState.COMMITTED:
             if state in (TransactionState.ABORTING, TransactionState.ABORTED):
@@ -115,6 +120,7 @@ class Transaction:
     def abort(self) -> None:
         self._blocks.close()
         self._client.controller.abort_transaction(self._scope, self._stream, self.transaction_id)
+        self._is_decided = True
 
     def state(self) -> TransactionState:
         return self._client.controller.transaction_state(self._scope, self._stream, self.transaction_id)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
+from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers.event_reader import EventReader, slice_time_default_s
@@ -18,15 +20,22 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, begun with the first call. Not to be used across ``fork``."""
+    """An event loop in a thread of its own, begun with the first call. ``InvalidArgument`` once it is closed, and in a
+    process that is forked, which has no such thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._process_id: int | None = None
+        """The process that has the thread."""
+        self._is_closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
+        if refusal := self._refusal():
+            work.close()
+            raise InvalidArgument(refusal)
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -34,11 +43,20 @@ class LoopThread:
             future.cancel()
             raise
 
+    def _refusal(self) -> str:
+        """Why nothing can run any more; empty if something can."""
+        if self._is_closed:
+            return "the manager of this reader or group is closed; make another one"
+        if self._process_id not in (None, os.getpid()):
+            return f"a reader or group of process {self._process_id} is used in process {os.getpid()}; make one in each"
+        return ""
+
     def close(self) -> None:
         """Stop the loop; what still runs in it is cancelled."""
         if self._loop is not None:
             self.run(_cancel_others())
         with self._lock:
+            self._is_closed = True
             if self._loop is None or self._thread is None:
                 return
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -52,6 +70,7 @@ class LoopThread:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
                 self._thread.start()
+                self._process_id = os.getpid()
             return self._loop
 
 
@@ -63,11 +82,16 @@ async def _cancel_others() -> None:
 
 
 class BlockingEventReader:
-    """An ``EventReader`` whose calls wait. Not for several threads at a time."""
+    """An ``EventReader`` whose calls wait. Not for several threads at a time. After an interrupt (Ctrl-C) the call may
+    be repeated."""
 
     def __init__(self, reader: EventReader, loop: LoopThread) -> None:
         self._reader = reader
         self._loop = loop
+        self._turn = asyncio.Lock()
+        """Held by a call for a slice, which goes on for a while if an interrupt ends the wait for it."""
+        self._untaken: SegmentSlice | None = None
+        """The slice that came last, as long as the caller may not have got it."""
 
     def __enter__(self) -> BlockingEventReader:
         return self
@@ -89,13 +113,29 @@ class BlockingEventReader:
     def events(self) -> Iterator[ReadEvent]:
         """All events of this reader's segments, until the group has read all that it is to read."""
         while not self.is_finished:
-            piece = self.get_segment_slice()
-            if piece is not None:
-                yield from self._reader.in_turn(piece)
+            piece = self._fetch(slice_time_default_s)
+            for event in self._reader.in_turn(piece) if piece is not None else ():
+                self._untaken = None
+                yield event
 
     def get_segment_slice(self, timeout_s: float = slice_time_default_s) -> SegmentSlice | None:
         """Some events of one segment; None if there were none in time. Give it back with ``release_segment``."""
-        return self._loop.run(self._reader.get_segment_slice(timeout_s))
+        piece = self._fetch(timeout_s)
+        self._untaken = None
+        return piece
+
+    def _fetch(self, timeout_s: float) -> SegmentSlice | None:
+        """A slice, which stays ``_untaken``. One that nobody has got goes back first: its segment would stand still."""
+
+        async def fetch() -> SegmentSlice | None:
+            async with self._turn:
+                untaken, self._untaken = self._untaken, None
+                if untaken is not None:
+                    self._reader.release_segment(untaken)
+                self._untaken = await self._reader.get_segment_slice(timeout_s)
+                return self._untaken
+
+        return self._loop.run(fetch())
 
     def release_segment(self, piece: SegmentSlice) -> None:
         """Give a slice back. The events taken from it count as read, the others come again."""

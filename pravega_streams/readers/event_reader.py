@@ -128,11 +128,10 @@ class EventReader:
                     return None
 
     def release_segment(self, piece: SegmentSlice) -> None:
-        """Give a slice back. The events taken from it count as read, the others come again."""
+        """Give a slice back, once: the events taken from it count as read, the others come again."""
         self._check_online()
         feed = self._feeds.get(piece.segment)
-        if feed is not None and feed.is_out:
-            feed.give_back(piece)
+        if feed is not None and feed.give_back(piece):
             self._news.set()
 
     def release_segment_at(self, piece: SegmentSlice, offset: int) -> None:

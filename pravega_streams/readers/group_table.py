@@ -6,6 +6,7 @@ client changes with every update of a group: so updates of a group follow one an
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +52,7 @@ tombstones_max: Final = 256
 
 
 class GroupTable:
-    """The state of one reader group as this client last saw it. Not for several tasks at a time.
+    """The state of one reader group as this client last saw it. Tasks that use it at a time take turns.
 
     Errors of every method: ``NotFound`` if there is no such group, ``DataCorruption`` for entries that no client
     writes, and those of ``TableClient``.
@@ -62,6 +63,8 @@ class GroupTable:
         self._tables = tables
         self._name = f"{scope}/{group}"
         self._clock = clock or SystemClock()
+        self._turn = asyncio.Lock()
+        """Held for as long as a call may leave what is known of the group half taken over."""
         self._state: GroupState | None = None
         self._has_news = False
         """Whether entries were taken over that are not in the state: the look that met them has failed."""
@@ -79,19 +82,22 @@ class GroupTable:
 
     async def create(self, initial: GroupState) -> GroupState:
         """Make the group, unless it exists already; returns its state."""
-        await self._tables.create(self.segment)
-        await self._fetch()
-        return await self._write(lambda state: initial if state is None else state)
+        async with self._turn:
+            await self._tables.create(self.segment)
+            await self._fetch()
+            return await self._write(lambda state: initial if state is None else state)
 
     async def delete(self) -> bool:
         """Delete the group with all that it knows; whether it was there."""
-        self._clear()
-        return await self._tables.delete(self.segment)
+        async with self._turn:
+            self._clear()
+            return await self._tables.delete(self.segment)
 
     async def refresh(self) -> GroupState:
         """Take over what other clients changed."""
-        await self._fetch()
-        return self.state
+        async with self._turn:
+            await self._fetch()
+            return self.state
 
     async def update(self, transition: Transition) -> GroupState:
         """Apply a transition to the latest state and return the new one.
@@ -99,9 +105,10 @@ class GroupTable:
         The transition is asked again, with the state as it is then, after a lost race and after an answer that did not
         come, so it must give the state it got once it is done.
         """
-        if self._state is None or self._has_news:
-            await self.refresh()
-        return await self._write(lambda state: transition(self.state if state is None else state))
+        async with self._turn:
+            if self._state is None or self._has_news:
+                await self._fetch()
+            return await self._write(lambda state: transition(self.state if state is None else state))
 
     async def _write(self, transition: Callable[[GroupState | None], GroupState]) -> GroupState:
         for _ in range(conflicts_max):

@@ -92,8 +92,8 @@ class SegmentFeed:
         self.segment = segment
         self.offset = offset
         """Where the first byte lies that was not read by the user."""
-        self.is_out = False
-        """Whether the user has a slice of it."""
+        self._out: SegmentSlice | None = None
+        """The slice of it that the user has."""
         self.failure: BaseException | None = None
         """The reason for which nothing more comes, unless it is started again; a ``PravegaError`` but for a fault."""
         self._end = end
@@ -136,13 +136,22 @@ class SegmentFeed:
         """A slice with one event at least, if there is one; it must come back through ``give_back``."""
         if self.is_out or not self._has_event():
             return None
-        self.is_out = True
-        return SegmentSlice(self.segment, self.offset, self._buffer)
+        self._out = SegmentSlice(self.segment, self.offset, self._buffer)
+        return self._out
 
-    def give_back(self, piece: SegmentSlice) -> None:
-        """Go on behind the last event that was taken from the slice."""
-        self.is_out = False
+    def give_back(self, piece: SegmentSlice) -> bool:
+        """Go on behind the last event that was taken from the slice. False, and nothing happens, if it is not the one
+        that is out: it came back before, or was out when the segment was another reader's."""
+        if piece is not self._out:
+            return False
+        self._out = None
         self._buffer, self.offset = piece.rest(), piece.position
+        return True
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the user has a slice of it."""
+        return self._out is not None
 
     @property
     def is_exhausted(self) -> bool:

@@ -60,7 +60,8 @@ class KeyValueTable:
 
     Errors: ``BadKeyVersion`` for a condition that does not hold (nothing was written), ``InvalidArgument`` for keys of
     another length, ``SegmentNotFound`` once the table is deleted, also if it was made again, ``Unavailable``, and
-    ``UnknownOutcome`` of a write with a condition whose answer was lost: read again and decide.
+    ``UnknownOutcome`` of a write with a condition whose answer was lost: read again and decide. One without a condition
+    is repeated, and may overwrite what somebody else wrote meanwhile.
     """
 
     def __init__(self, segments: SegmentClient, names: Sequence[str], settings: KeyValueTableSettings) -> None:

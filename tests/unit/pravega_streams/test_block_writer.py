@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pravega_common.errors import AuthenticationFailed, SegmentNotFound, SegmentSealed, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    AuthenticationFailed,
+    InvalidArgument,
+    SegmentNotFound,
+    SegmentSealed,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_common.wire.codec import encode
@@ -57,6 +65,34 @@ def test_pieces_arrive_in_order_and_gather(store: FakeStore, writers: BlockWrite
     assert store.segments[SEGMENT].block_sizes == [900_000] * 3 + [300_000]
     assert store.segments[SEGMENT].numbers[writer.writer_id] == 30
     assert writer.unacknowledged() == []
+
+
+def test_a_process_that_is_forked_does_not_write_as_the_same_writer(
+    store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store would take what comes second for what it has: acknowledged, and not written."""
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    writer.write(piece(2), 1)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(InvalidArgument, match="is used in process 1; make one in each"):
+            writer.flush()
+    assert store.segments[SEGMENT].data == piece(1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
+
+
+def test_a_process_that_is_forked_has_no_connection_open(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two would take answers to the other, with the same ids of requests."""
+    connection = WireSocket(store.endpoint)
+    assert connection.is_open
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        assert not connection.is_open
+    assert connection.is_open
+    connection.close()
 
 
 def test_a_block_is_what_the_codec_makes_of_it() -> None:

@@ -147,6 +147,25 @@ def test_a_sealed_stream_keeps_no_bytes_that_it_will_not_take(log: Log, small_pi
     assert file.closed
 
 
+def test_a_closed_stream_takes_no_bytes_that_nobody_would_flush(log: Log) -> None:
+    file = log.opened()
+    file.write(b"content")
+    file.close()
+    for use in (lambda: file.write(b"late"), lambda: file.read(1), file.readline):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    assert bytes(log.segment.data) == b"content"
+
+
+def test_a_number_is_no_content(log: Log, file: ByteStream) -> None:
+    """Python makes that many zeros of it where bytes are asked for."""
+    with pytest.raises(TypeError):
+        file.write(5)
+    file.write(memoryview(bytearray(b"abcd")).cast("i"))
+    file.flush()
+    assert bytes(log.segment.data) == b"abcd"
+
+
 def test_an_interrupt_anywhere_leaves_whole_writes_once(small_pieces: None) -> None:
     for place in itertools.count():
         interrupt = Interrupt(place, byte_stream, block_writer, blocking, write_budget, framing)

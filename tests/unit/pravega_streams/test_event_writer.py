@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import itertools
 import struct
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import InvalidArgument, PravegaError, StreamSealed, Throttled, Unavailable
 from pravega_common.hashing import position_of_key
 from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.names import segment_id, segment_name
@@ -108,6 +109,52 @@ def test_flush_returns_when_all_is_durable_also_in_the_middle_of_a_scale(stream:
             assert stream.events(item) == [
                 f"{key}/2" for key in KEYS if item.key_low <= position_of_key(key) < item.key_high
             ]
+
+
+def test_an_event_that_has_more_bytes_than_items_is_refused(stream: Stream) -> None:
+    """With a wrong length in its header nobody could read the segment any further."""
+    with stream.writer() as writer:
+        with pytest.raises(InvalidArgument, match="array has items of several bytes"):
+            writer.write(array.array("i", [1, 2, 3]))  # type: ignore[arg-type]
+        writer.write(bytearray(b"bytes"))
+        writer.write(memoryview(b"more bytes"))
+    assert stream.events(ONE[0]) == ["bytes", "more bytes"]
+
+
+def test_a_closed_writer_takes_no_event_that_nobody_would_flush(stream: Stream) -> None:
+    writer = stream.writer()
+    writer.write(b"event")
+    writer.close()
+    with pytest.raises(InvalidArgument, match="the writer of s/t is closed"):
+        writer.write(b"late")
+    writer.close()
+    assert stream.events(ONE[0]) == ["event"]
+
+
+def test_what_a_writer_holds_is_bounded_where_errors_are_passed_over(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a program that notes the error of each event, and goes on with the next one."""
+    monkeypatch.setattr(block_writer, "block_bytes_max", 1_000)
+    monkeypatch.setattr(event_writer, "unwritten_bytes_max", 20_000, raising=False)
+    writer = stream.writer()
+    taken: list[str] = []
+    stream.scale(0, ())
+    for number in range(200):
+        event = f"{number:200}"
+        try:
+            writer.write(event.encode(), "key")
+        except Throttled:
+            continue
+        except PravegaError as error:
+            assert isinstance(error, StreamSealed)
+        taken.append(event.strip())
+    assert len(taken) * 208 < 21_000
+    with pytest.raises(StreamSealed):
+        writer.flush()
+    stream.scale(0, TWO)  # Nothing is lost of what was taken, if its stream goes on after all.
+    writer.close()
+    assert [event.strip() for item in TWO for event in stream.events(item)] == taken
 
 
 def test_a_segment_that_stays_sealed_and_open_is_an_error(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pravega_common.model.segments import SegmentRange
-from pravega_common.model.transactions import NewTransaction
+from pravega_common.model.transactions import NewTransaction, TransactionState
 from pravega_common.names import transaction_segment_name
 from pravega_common.wire import commands as c
+from pravega_streams.errors import TransactionFailed
 from pravega_streams.event.transaction import Transaction
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 
@@ -52,3 +53,20 @@ def test_a_flush_takes_as_long_for_many_segments_as_for_one(store: FakeStore) ->
         transaction.write(b"event", f"key-{number}")
     transaction.flush()
     assert asked == [c.AppendBlockEnd] * COUNT
+
+
+@pytest.mark.parametrize("decision", ["commit", "abort"])
+def test_a_decided_transaction_takes_no_event_that_nobody_would_flush(store: FakeStore, decision: str) -> None:
+    begun = NewTransaction(uuid.UUID(int=7), (SegmentRange("s", "t", 0, 0.0, 1.0),))
+    store.segments[transaction_segment_name("s/t/0.#epoch.0", begun.transaction_id)] = FakeSegment()
+    controller = SimpleNamespace(
+        commit_transaction=lambda *_: None,
+        abort_transaction=lambda *_: None,
+        transaction_state=lambda *_: TransactionState.COMMITTED,
+    )
+    client: Any = SimpleNamespace(controller=controller, segments=SimpleNamespace(endpoints=store))
+    transaction = Transaction(client, "s", "t", begun, 30_000)
+    transaction.write(b"event")
+    getattr(transaction, decision)()
+    with pytest.raises(TransactionFailed, match="takes no more events"):
+        transaction.write(b"late")

@@ -29,6 +29,7 @@ from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import HEAD, OTHER_CLIENT, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
+from pravega_streams.readers.slices import SegmentSlice
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient, TableDelta, TableItem
 from segment_service.host.listener import WireServer
@@ -155,6 +156,13 @@ async def take(reader: EventReader, count: int) -> list[bytes]:
     return found
 
 
+async def next_slice(reader: EventReader) -> SegmentSlice:
+    async with asyncio.timeout(20):
+        while (piece := await reader.get_segment_slice()) is None:
+            pass
+    return piece
+
+
 async def test_a_start_in_segments_that_were_not_reached_is_refused(group: ReaderGroup) -> None:
     """As a reader group of the Java client has them in its cuts while it reads the last of two merged segments."""
     before = group.configuration
@@ -199,6 +207,21 @@ async def test_events_that_come_in_pieces_are_put_together(reader: EventReader, 
         await segments.append(S0, [whole[start : start + 7]])
         await eventually(lambda: bool(segments.waiting_reads(S0)) or reading.done())
     assert await reading == events
+
+
+async def test_a_slice_that_is_given_back_twice_moves_no_later_one(
+    reader: EventReader, segments: InMemorySegmentStore
+) -> None:
+    """As by a program that does it at the end of its work, and once more where it cleans up."""
+    pieces: list[SegmentSlice] = []
+    for event in (b"one", b"three", b"eleven"):
+        await segments.append(S0, [framed(event)])
+        pieces.append(await next_slice(reader))
+        if len(pieces) == 2:
+            reader.release_segment(pieces[0])
+        found = [(item.offset, bytes(item)) for item in pieces[-1]]
+        assert found == [(0, b"one"), (11, b"three"), (24, b"eleven")][len(pieces) - 1 : len(pieces)]
+        reader.release_segment(pieces[-1])
 
 
 async def test_an_event_larger_than_a_read_comes_whole(

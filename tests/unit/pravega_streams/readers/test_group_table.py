@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -94,6 +95,21 @@ async def test_updates_of_two_clients_follow_one_another(tables: TableClient) ->
     state = await second.update(lambda state: transitions.acquire(state, R2))
     assert state.assigned == {"r1": {S0: 0}, "r2": {S1: 0}}
     assert await first.refresh() == state == await table(tables).create(START)
+
+
+async def test_tasks_that_share_a_table_take_turns(tables: TableClient) -> None:
+    """As of a program that takes all readers that died offline at a time."""
+    group = table(tables)
+    await group.create(START)
+    names = [f"r{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        member = GroupMember(name, number + 1)
+        await table(tables).update(lambda state, member=member: transitions.add_reader(state, member))  # type: ignore[misc]
+    await asyncio.gather(
+        *(group.update(lambda state, name=name: transitions.remove_reader(state, name)) for name in names),  # type: ignore[misc]
+        *(group.refresh() for _ in names),
+    )
+    assert (await group.refresh()).readers == []
 
 
 async def test_a_refusal_is_decided_on_the_latest_state(tables: TableClient) -> None:

@@ -1,0 +1,111 @@
+"""Reads through the loop of a thread, as programs without one do, and interrupts them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from asyncio import tasks
+from collections.abc import Iterator
+from concurrent.futures import _base
+
+import pytest
+
+from pravega_common.errors import InvalidArgument
+from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.readers import blocking, slices
+from pravega_streams.readers.blocking import BlockingEventReader, LoopThread
+from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.group_state import HEAD, GroupConfiguration
+from pravega_streams.readers.reader_group import ReaderGroup
+from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.table_client import TableClient
+from segment_service.host.listener import WireServer
+from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_store import InMemoryTableStore
+from tests.support.interrupts import Interrupt
+from tests.unit.pravega_streams.conftest import ScriptedResolver
+from tests.unit.pravega_streams.readers.test_event_reader import S0, SCOPE, STREAM, FakeStream, framed
+
+test_time_max_s = 30.0
+
+
+class World:
+    """A stream of one segment, and a reader of it; all of it runs in the loop of the thread."""
+
+    def __init__(self) -> None:
+        self.loop = LoopThread()
+        self.segments = InMemorySegmentStore()
+        self.reader = BlockingEventReader(self.loop.run(self._reader()), self.loop)
+
+    async def _reader(self) -> blocking.EventReader:
+        self.server = WireServer(self.segments, InMemoryTableStore(self.segments), self.segments)
+        await self.server.start()
+        await self.segments.create_segment(S0)
+        resolver = ScriptedResolver(Endpoint("127.0.0.1", self.server.port))
+        self.requests = RawClient(resolver)
+        cluster = ReaderCluster(FakeStream(), self.requests, TableClient(self.requests), resolver)
+        group = await ReaderGroup(cluster, SCOPE, "g").create(GroupConfiguration({(SCOPE, STREAM): HEAD}))
+        return await group.create_reader("r")
+
+    def append(self, *events: bytes) -> None:
+        async def append() -> None:
+            await self.segments.append(S0, [framed(*events)])
+
+        self.loop.run(append())
+
+    def close(self) -> None:
+        self.reader.reader_offline()
+        self.requests.close()
+        self.loop.run(self.server.stop())
+        self.loop.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_an_interrupt_anywhere_loses_and_repeats_no_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that goes on after Ctrl-C, as a notebook does, has the events that follow those that it got."""
+    deadline_s = time.monotonic() + test_time_max_s
+    monkeypatch.setattr(BlockingEventReader, "is_finished", property(lambda _: time.monotonic() > deadline_s))
+    for place in itertools.count():
+        interrupt = Interrupt(place, blocking, slices, tasks, _base)
+        events = [f"{place}/{number}".encode() for number in range(3)]
+        world.append(*events[:2])
+        world.append(*events[2:])
+        found: list[bytes] = []
+        while len(found) < len(events):
+            with interrupt.active():
+                for event in world.reader:
+                    found.append(bytes(event.data))
+                    if len(found) == len(events):
+                        break
+            assert time.monotonic() < deadline_s, place
+        assert found == events, place
+        if not interrupt.has_come:
+            break
+
+
+def test_a_process_that_is_forked_does_not_wait_for_a_loop_that_it_has_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(InvalidArgument, match="is used in process 1; make one in each"):
+            world.reader.get_segment_slice()
+    world.reader.refresh()
+
+
+def test_a_reader_of_a_closed_manager_does_not_wait_for_events_that_nobody_fetches() -> None:
+    world = World()
+    world.append(b"event")
+    world.loop.run(world.server.stop())
+    for _ in range(2):
+        world.loop.close()
+        with pytest.raises(InvalidArgument, match="is closed; make another one"):
+            world.reader.get_segment_slice()
