@@ -8,8 +8,8 @@ import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.sources.Filter;
 
 /**
- * Passes filters on to the Python source. What it plans for them it keeps for all later scans, with these filters,
- * others or none: so where it takes some, a scan with filters has a source of its own.
+ * Passes filters on to the Python source, where that takes any. What it plans for them it keeps for all later scans,
+ * with these filters, others or none: so a scan with filters has a source of its own.
  */
 final class PravegaScanBuilder implements SupportsPushDownFilters {
     private final Supplier<ScanBuilder> own;

@@ -107,9 +107,14 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
                 + "; give them in CREATE TABLE … OPTIONS, or read with format(\"pravega\") or a temporary view");
         }
         ScanBuilder python = reading(merged).newScanBuilder(schema);
-        Supplier<ScanBuilder> own = TableOptions.takesFilters(merged)
-            ? () -> PythonSource.create(merged).newScanBuilder(schema) : () -> python;
-        return PravegaScanBuilder.around(python, own, TableOptions.describe(merged), TableOptions.isNative(merged));
+        String place = TableOptions.describe(merged);
+        boolean isNative = TableOptions.isNative(merged);
+        if (TableOptions.takesFilters(merged)) {
+            return PravegaScanBuilder.around(
+                python, () -> PythonSource.create(merged).newScanBuilder(schema), place, isNative);
+        }
+        // Python would refuse all filters, but only after it has planned the read anew, up to another end.
+        return () -> new PravegaScan(python.build(), place, isNative);
     }
 
     /** As without the jar, one table with one set of options is planned by one Python source, whose cuts are kept. */
