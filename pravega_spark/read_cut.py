@@ -26,9 +26,10 @@ def cut_of(frame: DataFrame) -> str:
         backfill(history)
         stream = spark.readStream.format("pravega").options(**where, start_stream_cut=pravega_spark.cut_of(history))
 
-    Of a frame that nobody has used yet the end is chosen now. ``InvalidArgument`` where the frame reads no stream, or
-    reads one up to two different ends. ``UnsupportedOperation`` on Spark Connect, which shows no plan: there read
-    ``metadata=StreamInfo`` first, and give its tail to both reads.
+    Of a frame that nobody has used yet the end is chosen now. Where Spark pushes filters to Python
+    (``spark.sql.python.filterPushdown.enabled``) each use with a filter chooses its own: give ``end_stream_cut`` there.
+    ``InvalidArgument`` where the frame reads no stream, or reads one up to two different ends. ``UnsupportedOperation``
+    on Spark Connect, which shows no plan: there read ``metadata=StreamInfo`` first, and give its tail to both reads.
     """
     if not hasattr(frame, "_jdf"):
         raise UnsupportedOperation(

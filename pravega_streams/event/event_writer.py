@@ -71,6 +71,8 @@ class EventWriter:
         self._writers: dict[int, BlockWriter] = {}
         """By segment; all of them are among the router's."""
         self._unwritten: deque[Piece] = deque()
+        self._left_bytes = 0
+        """Bytes of events whose ``write`` raised an error since nothing was left to write."""
         """Pieces that no writer of a segment has, in the order in which they were written: they leave first."""
         self._router = self._current_router()
         self.writer_id = uuid.uuid4().hex
@@ -91,13 +93,15 @@ class EventWriter:
         piece = Piece(frame_event(event), 1, position)
         self._make_room()
         self._unwritten.append(piece)
-        self._write_unwritten()
+        try:
+            self._write_unwritten()
+        except BaseException:
+            self._left_bytes += len(piece.data)
+            raise
 
     def _make_room(self) -> None:
         """Flush, before another event is taken, where earlier errors have left too much."""
-        held_bytes = self._blocks.budget.held_bytes
-        if self._unwritten:
-            held_bytes += sum(len(piece.data) for piece in self._unwritten)
+        held_bytes = self._blocks.budget.held_bytes + self._left_bytes
         if held_bytes <= unwritten_bytes_max:
             return
         try:
@@ -172,6 +176,7 @@ class EventWriter:
                 self._writer_of(segment_id).write_first(self._unwritten)
             except (SegmentSealed, SegmentNotFound):
                 self._follow(segment_id)
+        self._left_bytes = 0
 
     def _writer_of(self, segment_id: int) -> BlockWriter:
         writer = self._writers.get(segment_id)

@@ -144,6 +144,18 @@ def counts_by_filters(spark: SparkSession, table: str) -> dict[str, int]:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+def counts_before_and_after(spark: SparkSession, table: str) -> tuple[int, int]:
+    """The rows of one frame, and those of it that pass a filter after more was written."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.table(table)
+        before = frame.count()
+        spark.sql(f"INSERT INTO {table} VALUES ('more')")
+        return before, frame.where("offset >= 0").count()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
     shown = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
     return dict(item.split("=", 1) for item in shown["Table Properties"].strip("[]").split(","))
@@ -244,6 +256,11 @@ def test_each_filter_of_a_frame_is_planned_by_itself(child: SparkChild, scope: s
     )
     counts = child.run(counts_by_filters, table)
     assert counts["one"] + counts["other"] == counts["all"] == counts["both"] == 20 and counts["one"] < 20
+
+
+def test_a_frame_keeps_its_end_where_no_filters_are_taken(child: SparkChild, scope: str) -> None:
+    child.run(sql, f"CREATE TABLE streams.{scope}.t", f"INSERT INTO streams.{scope}.t VALUES ('a'), ('b')")
+    assert child.run(counts_before_and_after, f"streams.{scope}.t") == (2, 2)
 
 
 def test_options_of_create_table(child: SparkChild, scope: str, services: StandaloneProcess) -> None:

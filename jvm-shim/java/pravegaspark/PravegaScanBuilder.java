@@ -7,8 +7,8 @@ import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.sources.Filter;
 
 /**
- * Passes filters on to a Python source. What that plans for them it keeps for all later scans, with these filters,
- * others or none: so where it takes some, a scan with filters has a source of its own.
+ * Passes filters on to a Python source that takes some. What that plans for them it keeps for all later scans, with
+ * these filters, others or none: so a scan with filters has a source of its own.
  */
 final class PravegaScanBuilder implements SupportsPushDownFilters {
     private final Supplier<SupportsPushDownFilters> own;

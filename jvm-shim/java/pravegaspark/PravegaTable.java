@@ -110,11 +110,9 @@ final class PravegaTable implements SupportsRead, SupportsWrite {
         ScanBuilder python = reading(merged).newScanBuilder(schema);
         String place = TableOptions.describe(merged);
         boolean isNative = TableOptions.isNative(merged);
-        if (!(python instanceof SupportsPushDownFilters filtering)) {
+        if (!(TableOptions.takesFilters(merged) && python instanceof SupportsPushDownFilters)) {
+            // Of filters that it refuses Python would plan the read anew all the same, up to another end.
             return () -> new PravegaScan(python.build(), place, isNative);
-        }
-        if (!TableOptions.takesFilters(merged)) {
-            return new PravegaScanBuilder(filtering, () -> filtering, place, isNative);
         }
         CaseInsensitiveStringMap without = TableOptions.takingFilters(merged, "false");
         CaseInsensitiveStringMap once = TableOptions.takingFilters(merged, "once");

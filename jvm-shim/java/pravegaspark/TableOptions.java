@@ -97,7 +97,7 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
 
     /** Whether the user wants Python to read only what filters leave. */
     static boolean takesFilters(Map<String, String> options) {
-        return says(options, PUSH_FILTERS, "true");
+        return says(options, PUSH_FILTERS, "true") || says(options, PUSH_FILTERS, "once");
     }
 
     /** The options with another word for whether, and for how many queries, Python takes filters. */
@@ -112,7 +112,7 @@ record TableOptions(Map<String, String> identity, Map<String, String> defaults) 
         return says(options, "format", "record");
     }
 
-    /** As Python reads an option of two values: in any case of letters, and with space around it. */
+    /** As Python reads a word: in any case of letters, and with space around it. */
     private static boolean says(Map<String, String> options, String plainName, String word) {
         String value = byPlainName(options).get(plainName);
         return value != null && value.strip().equalsIgnoreCase(word);
