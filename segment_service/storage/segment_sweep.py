@@ -93,8 +93,8 @@ class SegmentSweep:
         self._changed_owners: set[int] = set()
         self._left: set[int] = set()
         """Segments that could not be judged yet."""
-        self.damaged: set[int] = set()
-        """Segments that this sweep left out, as something of them is damaged."""
+        self._damaged: set[int] = set()
+        """Segments of which something is damaged."""
         manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
@@ -105,7 +105,7 @@ class SegmentSweep:
         self._needed = self.needed_lengths.active()
         self._changed_owners.clear()
         self._left.clear()
-        self.damaged.clear()
+        self._damaged.clear()
 
     def end(self) -> None:
         self._settled = None
@@ -183,12 +183,17 @@ class SegmentSweep:
             self.skip(segment_id, error)
             return Swept(0, 0)
 
+    @property
+    def left_out(self) -> int:
+        """The number of segments that this sweep did not judge, or not yet."""
+        return len(self._damaged | self._left)
+
     def skip(self, segment_id: int, error: DataCorruption | MergeUnfinished) -> None:
         """Go on without a segment."""
         if isinstance(error, MergeUnfinished):
             self._left.add(segment_id)
-        elif segment_id not in self.damaged:
-            self.damaged.add(segment_id)
+        elif segment_id not in self._damaged:
+            self._damaged.add(segment_id)
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
 
     async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:

@@ -746,12 +746,14 @@ async def test_damaged_manifests_that_a_sweep_of_all_finds_are_all_reported_and_
     with pytest.raises(SegmentDamaged, match="segment 7"):
         await two.sweeper.sweep()
     assert reported == [(7, 5, 1), (9, 5, 1)]
+    assert two.unswept_segments == 2
     await collect_all(two)
     assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [*range(7, 13), 14]
     assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(12, 11)]
     for segment_id in (7, 9):
         damage(owners, segment_id)
     assert (await two.sweeper.sweep()).orphans == 1
+    assert two.unswept_segments == 0
     assert [await two.read(target_id, 0, 6) for target_id in (7, 9, 11)] == [b"intoit"] * 3
 
 
@@ -763,6 +765,7 @@ async def test_a_damaged_tombstone_ends_no_sweep_of_all(owners: Owners) -> None:
     damage(owners, 7)
     two = await owners.open(trusts_journals=False)
     assert await two.sweeper.sweep() == (1, 0)
+    assert two.unswept_segments == 1
     await collect_all(two)
     assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [7]
     damage(owners, 7)
@@ -779,6 +782,7 @@ async def test_a_damaged_manifest_that_a_sweep_by_journals_finds_is_reported(own
     two.watch_damage(Lengths(s7=6), lambda *damaged: reported.append(damaged[:3]))
     assert await two.sweeper.sweep() == (0, 0)
     assert set(reported) == {(7, 5, 1)}
+    assert two.unswept_segments == 2, "the owner, and the segment that its chunks were written for"
     await collect_all(two)
     damage(owners, 7)
     assert await two.read(7, 0, 6) == b"intoit"
@@ -793,3 +797,14 @@ async def test_damage_to_a_segment_that_the_container_has_no_more_is_not_reporte
     two.watch_damage(NothingNeeded(), lambda *damaged: reported.append(damaged[0]))
     await two.sweeper.sweep()
     assert not reported
+    assert two.unswept_segments == 1
+
+
+async def test_sweeps_that_failed_are_counted(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    two = await owners.open()
+    two.watch_damage(LengthsDuringAMerge(8, 2), lambda *_: None)
+    await two.sweeper._run()  # private: the service's task
+    assert two.sweep_failures == orphan_sweep.attempts_max
+    assert two.unswept_segments == 1
