@@ -364,8 +364,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._out_bytes + self._buffered_bytes()
 
     def taken_bytes(self) -> int:
-        """Reply bytes that the peer, or the kernel for it, has taken; over TLS somewhat fewer, as what waits there is
-        encrypted."""
+        """Reply bytes that the peer, or the kernel for it, has taken. Over TLS also what waits below it: the event
+        loop does not tell how much that is."""
         return self._written_bytes - self._buffered_bytes()
 
     def _buffered_bytes(self) -> int:
