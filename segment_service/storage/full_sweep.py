@@ -6,7 +6,7 @@ those that neither the segment's own manifest nor the notes name are orphans.
 
 A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
 restore them; if it may have had chunks written for others, no chunk is judged at all. The first pass goes on all the
-same, so that an operator learns of all such segments at once.
+same, so that an operator learns of all such segments at once, up to a limit.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ pace_s: Final = 0.005
 
 ids_per_page: Final = 1_000
 """Ids of segments that are not in memory, asked for at once."""
+
+left_out_max: Final = 100
+"""Segments that the first pass goes on without. It ends when there are more, as each is a line of the log in each
+sweep."""
 
 no_segment: Final = -1
 """Stands for the segment of names that are not ours."""
@@ -98,6 +102,8 @@ class FullSweep:
         except (DataCorruption, MergeUnfinished) as error:
             self._segments.skip(segment_id, error)
             self._failure = self._failure or error
+        if self._failure is not None and self._segments.left_out > left_out_max:
+            raise self._failure
 
     async def _look_at(self, segment_id: int, names: list[str], foreign: set[ChunkId]) -> int:
         """Look at a segment by the names of its manifests; returns 1 for a tombstone that was discarded."""

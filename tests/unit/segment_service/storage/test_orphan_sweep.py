@@ -15,7 +15,14 @@ from pravega_common.runtime import failpoints
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.segment_storage import EpochMark
-from segment_service.storage import change_journal, compaction, foreign_owners, orphan_sweep, rolling_storage
+from segment_service.storage import (
+    change_journal,
+    compaction,
+    foreign_owners,
+    full_sweep,
+    orphan_sweep,
+    rolling_storage,
+)
 from segment_service.storage.chunk_names import ChunkId, ForeignOwner, Layout
 from segment_service.storage.epoch_marks import encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -755,6 +762,18 @@ async def test_damaged_manifests_that_a_sweep_of_all_finds_are_all_reported_and_
     assert (await two.sweeper.sweep()).orphans == 1
     assert two.unswept_segments == 0
     assert [await two.read(target_id, 0, 6) for target_id in (7, 9, 11)] == [b"intoit"] * 3
+
+
+async def test_a_sweep_of_all_ends_where_very_many_are_damaged(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_sweep, "left_out_max", 2)
+    one = await owners.open_and_sweep()
+    for target_id in range(10, 15):
+        await merged(one, target_id, target_id + 10)
+        damage(owners, target_id)
+    two = await owners.open(trusts_journals=False)
+    with pytest.raises(SegmentDamaged, match="segment 10"):
+        await two.sweeper.sweep()
+    assert two.unswept_segments == 3
 
 
 async def test_a_damaged_tombstone_ends_no_sweep_of_all(owners: Owners) -> None:
