@@ -7,6 +7,7 @@ import random
 import uuid
 import zlib
 from typing import Final
+from weakref import WeakValueDictionary
 
 from controller_service.segment_access.append_call import call_writer
 from pravega_common.errors import PravegaError
@@ -35,7 +36,7 @@ class WireRevisionedSegments:
         # an append is of the segment that its writer was set up for last, so a writer is used by one at a time.
         run = uuid.UUID(int=random.getrandbits(128), version=4)
         self._writers = [uuid.uuid5(run, str(number)).bytes for number in range(writers_max)]
-        self._in_use: dict[tuple[Endpoint, bytes], asyncio.Lock] = {}
+        self._in_use: WeakValueDictionary[tuple[Endpoint, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
         reply = await self._client.call(

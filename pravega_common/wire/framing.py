@@ -9,6 +9,7 @@ keeps none that is used up: a connection that is idle after a large frame holds 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -49,12 +50,14 @@ class FrameParser:
     Use either ``get_buffer`` / ``buffer_updated`` (the transport writes into the buffer) or ``feed`` (bytes are
     copied in). Frames before a malformed header are still returned; ``failure`` then says what is wrong, and the
     next ``get_buffer`` or ``feed`` raises it. ``begins_tls``: that the peer sends a TLS handshake is what is wrong.
-    ``new_buffer`` makes the receive buffers.
+    ``new_buffer`` makes the receive buffers. ``frames_max``: frames that are cut out at once; ``has_more`` says that
+    others may be there, which ``more`` cuts out.
     """
 
     __slots__ = (
         "_buffer",
         "_filled",
+        "_frames_max",
         "_new_buffer",
         "_next_size",
         "_parsed",
@@ -62,14 +65,18 @@ class FrameParser:
         "_readable",
         "begins_tls",
         "failure",
+        "has_more",
     )
 
     def __init__(
         self,
         payload_limit_bytes: int = payload_bytes_max,
         new_buffer: Callable[[int], memoryview] = untouched_buffer,
+        frames_max: int = sys.maxsize,
     ) -> None:
         self._new_buffer = new_buffer
+        self._frames_max = frames_max
+        self.has_more = False
         self.failure: WireDecodeError | None = None
         self.begins_tls = False
         self._payload_bytes_max = payload_limit_bytes
@@ -80,8 +87,8 @@ class FrameParser:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes received of a frame that is not complete yet."""
-        return self._filled - self._parsed
+        """Bytes received of a frame that is not complete yet; 0 as long as others may be in front of it."""
+        return 0 if self.has_more else self._filled - self._parsed
 
     @property
     def unfinished(self) -> memoryview:
@@ -110,9 +117,19 @@ class FrameParser:
     def buffer_updated(self, count: int) -> list[Frame]:
         """Take note of ``count`` bytes written to the last buffer; returns the frames that are now complete."""
         self._filled += count
+        return self.more()
+
+    def more(self) -> list[Frame]:
+        """The next of the frames that are complete."""
         frames: list[Frame] = []
         readable, position, filled = self._readable, self._parsed, self._filled
+        left = self._frames_max
+        self.has_more = False
         while filled - position >= 8:
+            if not left:
+                self.has_more = True
+                break
+            left -= 1
             type_code, length = _HEADER.unpack_from(readable, position)
             if not 0 <= length <= self._payload_bytes_max:
                 self.failure = WireDecodeError(
@@ -142,6 +159,8 @@ class FrameParser:
             space[:count] = source[:count]
             source = source[count:]
             frames += self.buffer_updated(count)
+            while self.has_more:
+                frames += self.more()
         return frames
 
     def _space_needed(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.client_tls import explained
@@ -155,11 +156,12 @@ def _tls_of(endpoint: Endpoint) -> dict[str, Any]:
 
 
 class ConnectionPool:
-    """One connection per endpoint, opened when first needed and again after it was lost."""
+    """One connection per endpoint, opened when first needed and again after it was lost. Of endpoints that are gone,
+    as a store may come back at another address each time, nothing is kept once another connection is opened."""
 
     def __init__(self) -> None:
         self._connections: dict[Endpoint, WireConnection] = {}
-        self._locks: dict[Endpoint, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[Endpoint, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, endpoint: Endpoint) -> WireConnection:
         connection = self._connections.get(endpoint)
@@ -169,6 +171,7 @@ class ConnectionPool:
             connection = self._connections.get(endpoint)
             if connection is None or not connection.is_open:
                 connection = await WireConnection.open(endpoint)
+                self._connections = {other: one for other, one in self._connections.items() if one.is_open}
                 self._connections[endpoint] = connection
             return connection
 

@@ -191,6 +191,16 @@ class SegmentContainer(Service):
         """The epoch of this owner of the log; greater than that of every earlier one."""
         return self.durable_log.epoch
 
+    @property
+    def unswept_segments(self) -> int:
+        """Segments whose garbage in Tier 2 the last sweep left."""
+        return self._storage.unswept_segments
+
+    @property
+    def sweep_failures(self) -> int:
+        """Sweeps of Tier 2 that failed."""
+        return self._storage.sweep_failures
+
     async def on_start(self) -> None:
         mark = await self._from_tier2(self._storage.newest_mark)
         # Names in Tier 2 carry epochs: also if the CPO went back, no name may be used a second time.

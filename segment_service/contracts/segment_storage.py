@@ -164,6 +164,16 @@ class SegmentStorage(Protocol):
         has fewer bytes than it needs. Readers and the storage writer get ``SegmentDamaged`` themselves."""
         ...
 
+    @property
+    def unswept_segments(self) -> int:
+        """Segments whose garbage the last sweep left, as they are damaged or in the middle of a merge."""
+        ...
+
+    @property
+    def sweep_failures(self) -> int:
+        """Sweeps for garbage that failed."""
+        ...
+
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Call this when something that works in the background here died: the container must then stop."""
         ...

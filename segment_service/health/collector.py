@@ -31,6 +31,10 @@ _CONTAINER_GAUGES: Final[dict[str, tuple[str, Callable[[SegmentContainer], float
         lambda one: one.metadata.held.in_many,
     ),
     "quarantined_segments": ("Segments damaged in Tier 2", lambda one: len(one.metadata.damaged_segments())),
+    "unswept_segments": (
+        "Segments whose garbage in Tier 2 the last sweep left: something of them is damaged, or a merge does not end",
+        lambda one: one.unswept_segments,
+    ),
     "queued_operations": ("Operations waiting to be packed", lambda one: len(one.durable_log.queue)),
     "queued_bytes": ("Bytes of appends waiting to be packed", lambda one: one.durable_log.queue.bytes),
     "unflushed_bytes": ("Durable bytes that Tier 2 does not have", lambda one: one.pending.unflushed),
@@ -60,6 +64,10 @@ _CONTAINER_COUNTERS: Final[dict[str, tuple[str, Callable[[SegmentContainer], flo
     "attribute_look_ups": (
         "Look-ups in attribute indexes, each for all that one call lacked",
         lambda one: one.attributes.look_ups_total,
+    ),
+    "sweep_failures": (
+        "Sweeps of Tier 2 for garbage that failed; an owner tries ten times",
+        lambda one: one.sweep_failures,
     ),
     "index_appends": ("Appends to index segments made by this owner", lambda one: one.event_index.appends_total),
     "index_records": ("Event boundaries indexed by this owner", lambda one: one.event_index.records_total),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -258,14 +258,22 @@ class AppendProcessor:
             writer.fail(error)
             self._answer_failed_set_up(writer, request, error)
             return
+        except BaseException:  # unforeseen, or the server stops: what waits is not handed over any more
+            self._end_of_waiting(writer)
+            raise
         self._watch_token_of(writer)
         writer.last_stored = writer.last_acked = last_event_number
         self._peer.send(AppendSetup(request.request_id, request.segment, request.writer_id, last_event_number))
         self._times.note_request(request, self._clock.monotonic_s() - began_s)
-        waiting, writer.waiting = writer.waiting, None
-        for append in waiting or ():
-            self._peer.in_flight_changed(-append.length, -1)
+        for append in self._end_of_waiting(writer):
             self._hand_over(writer, append)
+
+    def _end_of_waiting(self, writer: _Writer) -> Sequence[WireAppend]:
+        """The appends that waited for the set-up, which count no more as such."""
+        waiting, writer.waiting = writer.waiting or (), None
+        for append in waiting:
+            self._peer.in_flight_changed(-append.length, -1)
+        return waiting
 
     def _watch_token_of(self, writer: _Writer) -> None:
         ends_s = writer.token_ends_s
@@ -300,9 +308,7 @@ class AppendProcessor:
             self._peer.send(reply)
             if refused_in(reply):
                 self._peer.refused()
-        waiting, writer.waiting = writer.waiting, None
-        for append in waiting or ():
-            self._peer.in_flight_changed(-append.length, -1)
+        for append in self._end_of_waiting(writer):
             self._fail(writer, append, error)
 
     # ---- appends -----------------------------------------------------------------------------------------------------

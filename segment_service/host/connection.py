@@ -80,7 +80,7 @@ quota_reads_max: Final = 4_096
 request_items_max: Final = update_entries_max
 """Keys, entries, sources or attribute updates of one request; one with more is refused before they are decoded."""
 frames_per_turn_max: Final = 512
-"""Frames of one connection handled before the other connections get their turn."""
+"""Frames of one connection cut out and handled before the other connections get their turn."""
 requests_per_turn_max: Final = 16
 """Those of them that begin a task, reads apart: its work follows in the next turn, and takes as long as that of ten
 appends. Reads begin together, as their bytes are counted together."""
@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_made = on_made
         self._on_lost = on_lost
         self._store = store
-        self._parser = FrameParser()
+        self._parser = FrameParser(frames_max=frames_per_turn_max)
         self._appends: AppendProcessor
         self._watch: PeerWatch
         """Both from ``connection_made`` until ``connection_lost``, as they know the connection: with them it would be
@@ -227,14 +227,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         frames = self._parser.buffer_updated(nbytes)
-        if self.close_reason is None and self.on_probation is not None:
-            self._decide_probation(frames)
+        self._take(frames)
         if self.close_reason is None:
-            self._backlog.extend(frames)
             self._pump()
         self._watch.received(len(frames))
         if self._parser.failure is not None:
             self._stop_reading()
+
+    def _take(self, frames: Sequence[Frame]) -> None:
+        if self.close_reason is None and self.on_probation is not None:
+            self._decide_probation(frames)
+        if self.close_reason is None:
+            self._backlog.extend(frames)
 
     def eof_received(self) -> bool:
         return False
@@ -364,8 +368,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._out_bytes + self._buffered_bytes()
 
     def taken_bytes(self) -> int:
-        """Reply bytes that the peer, or the kernel for it, has taken; over TLS somewhat fewer, as what waits there is
-        encrypted."""
+        """Reply bytes that the peer, or the kernel for it, has taken. Over TLS also what waits below it: the event
+        loop does not tell how much that is."""
         return self._written_bytes - self._buffered_bytes()
 
     def _buffered_bytes(self) -> int:
@@ -424,6 +428,10 @@ class Connection(asyncio.BufferedProtocol):
     def _pump(self) -> None:
         """Handle frames until all are done or something blocks; then stop or resume reading accordingly."""
         backlog = self._backlog
+        if not backlog and self._parser.has_more and self.close_reason is None:
+            frames = self._parser.more()
+            self._take(frames)
+            self._watch.received(len(frames))
         turn_end = len(backlog) - frames_per_turn_max
         tasks_end = self._tasks_begun + requests_per_turn_max
         while backlog and self.close_reason is None:
@@ -451,6 +459,9 @@ class Connection(asyncio.BufferedProtocol):
             end(str(self._parser.failure))
         elif self._is_stuffed:
             self._wait_until_unblocked()
+        elif self._parser.has_more:
+            self._stop_reading()
+            self._schedule_pump()
         elif self._read_paused and self._transport is not None:
             self._read_paused = False
             self._transport.resume_reading()

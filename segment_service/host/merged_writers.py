@@ -23,7 +23,8 @@ class MergedWriters:
     """The writers of segments that are going to be merged, of all connections of a server."""
 
     def __init__(self) -> None:
-        self._by_segment: dict[str, list[tuple[WriterHolder, bytes]]] = {}
+        self._by_segment: dict[str, dict[tuple[WriterHolder, bytes], None]] = {}
+        """In the order in which they were set up; one may have very many, which are forgotten one by one."""
 
     def __len__(self) -> int:
         return len(self._by_segment)
@@ -31,13 +32,13 @@ class MergedWriters:
     def set_up(self, segment: str, holder: WriterHolder, writer_id: bytes) -> None:
         """Note a writer, if its segment is one of a transaction, or a transient one."""
         if parent_segment_name(segment) != segment:
-            self._by_segment.setdefault(segment, []).append((holder, writer_id))
+            self._by_segment.setdefault(segment, {})[holder, writer_id] = None
 
     def forget(self, segment: str, holder: WriterHolder, writer_id: bytes) -> None:
         """Drop a writer that its connection holds no longer."""
-        writers = self._by_segment.get(segment, [])
-        if (holder, writer_id) in writers:
-            writers.remove((holder, writer_id))
+        writers = self._by_segment.get(segment)
+        if writers is not None:
+            writers.pop((holder, writer_id), None)
             if not writers:
                 del self._by_segment[segment]
 

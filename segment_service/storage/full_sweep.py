@@ -5,12 +5,14 @@ those chunks, and announces the owner (foreign_owners.py). The second looks at e
 those that neither the segment's own manifest nor the notes name are orphans.
 
 A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
-restore them; if it may have had chunks written for others, nothing is swept at all.
+restore them; if it may have had chunks written for others, no chunk is judged at all. The first pass goes on all the
+same, so that an operator learns of all such segments at once, up to a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
 
 from pravega_common.errors import DataCorruption, Fenced
@@ -26,6 +28,10 @@ pace_s: Final = 0.005
 
 ids_per_page: Final = 1_000
 """Ids of segments that are not in memory, asked for at once."""
+
+left_out_max: Final = 100
+"""Segments that the first pass goes on without. It ends when there are more, as each is a line of the log in each
+sweep."""
 
 no_segment: Final = -1
 """Stands for the segment of names that are not ours."""
@@ -49,12 +55,18 @@ class FullSweep:
         self._owners = owners
         self._segments = segments
         self._clock = clock
+        self._failure: DataCorruption | MergeUnfinished | None = None
+        """The first one of the first pass."""
 
     async def sweep(self) -> Swept:
         """Both passes; what was found is given to the garbage collector. After it every chunk that a segment lists and
-        that was written for another is announced. ``MergeUnfinished`` if it has to be repeated."""
+        that was written for another is announced. ``MergeUnfinished`` if it has to be repeated, ``DataCorruption`` if
+        it is not known what some segments list of others."""
         foreign: set[ChunkId] = set()
+        self._failure = None
         tombstones = await self._read_manifests(foreign)
+        if self._failure is not None:
+            raise self._failure
         orphans = await self._find_orphans(foreign)
         self._segments.check_complete()
         return Swept(orphans, tombstones)
@@ -65,17 +77,12 @@ class FullSweep:
         inactive = self._inactive_ids()
         inactive_id = await anext(inactive, None)
         async for segment_id, names in self._grouped(self._layout.manifests):
-            self._check_epochs(names)
             unseen.discard(segment_id)
             while inactive_id is not None and inactive_id <= segment_id:
                 if inactive_id < segment_id:
                     await self._check_again(inactive_id)
                 inactive_id = await anext(inactive, None)
-            top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
-            if top.kind.is_foreign:
-                await self._note_foreign(segment_id, foreign)
-            elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
-                tombstones += await self._segments.finish_deletion(segment_id)
+            tombstones += await self._look_at(segment_id, names, foreign)
             await self._clock.sleep(pace_s)
         while inactive_id is not None:
             await self._check_again(inactive_id)
@@ -87,13 +94,42 @@ class FullSweep:
             await self._clock.sleep(pace_s)
         return tombstones
 
+    @contextlib.contextmanager
+    def _goes_on(self, segment_id: int) -> Iterator[None]:
+        """Let the first pass go on without a segment that may list chunks of others."""
+        try:
+            yield
+        except (DataCorruption, MergeUnfinished) as error:
+            self._segments.skip(segment_id, error)
+            self._failure = self._failure or error
+        if self._failure is not None and self._segments.left_out > left_out_max:
+            raise self._failure
+
+    async def _look_at(self, segment_id: int, names: list[str], foreign: set[ChunkId]) -> int:
+        """Look at a segment by the names of its manifests; returns 1 for a tombstone that was discarded."""
+        with self._goes_on(segment_id):
+            self._check_epochs(names)
+            top = max((self._layout.parse_manifest(name) for name in names), key=lambda one: one.id)
+            if top.kind.is_foreign:
+                await self._note_foreign(segment_id, foreign)
+            elif top.kind is ManifestKind.TOMBSTONE and top.id.epoch < self._manifests.epoch:
+                return await self._finish_deletion(segment_id)
+        return 0
+
+    async def _finish_deletion(self, segment_id: int) -> int:
+        try:
+            return await self._segments.finish_deletion(segment_id)
+        except DataCorruption as error:  # what a tombstone lists nobody needs, so the others can be judged
+            self._segments.skip(segment_id, error)
+            return 0
+
     async def _note_foreign(self, segment_id: int, foreign: set[ChunkId]) -> None:
         async with self._manifests.lock(segment_id):
-            view = await self._manifests.view(segment_id)
-            await self._segments.check_length(view)
-            if view.exists:
-                foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
-                await self._owners.announce_missing(segment_id, view.chunks)
+            with self._goes_on(segment_id):
+                view = await self._segments.checked_view(segment_id)
+                if view.exists:
+                    foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
+                    await self._owners.announce_missing(segment_id, view.chunks)
 
     async def _inactive_ids(self) -> AsyncIterator[int]:
         """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""
@@ -108,7 +144,8 @@ class FullSweep:
         """Check a segment whose manifests were not listed, unless they were written, or it went, meanwhile."""
         if await self._segments.needed_length(segment_id):
             async with self._manifests.lock(segment_id):
-                await self._segments.check_length(await self._manifests.load(segment_id))
+                with self._goes_on(segment_id):
+                    await self._segments.checked_view(segment_id, is_read_again=True)
 
     async def _find_orphans(self, foreign: set[ChunkId]) -> int:
         found = 0
@@ -128,8 +165,7 @@ class FullSweep:
     async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId]) -> int:
         async with self._manifests.lock(segment_id):
             try:
-                view = await self._manifests.view(segment_id)
-                await self._segments.check_length(view)
+                view = await self._segments.checked_view(segment_id)
             except (DataCorruption, MergeUnfinished) as error:
                 self._segments.skip(segment_id, error)
                 return 0

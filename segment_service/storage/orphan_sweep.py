@@ -89,6 +89,9 @@ class OrphanSweeper(Service):
         clock: Clock,
     ) -> None:
         super().__init__(f"storage-sweep-{container_id}")
+        self.left_out = 0
+        """Segments that the last sweep did not judge: something of them is damaged, or they are merged."""
+        self.failures_total = 0
         self._garbage = garbage
         self._journal = journal
         self._marks = marks
@@ -129,6 +132,7 @@ class OrphanSweeper(Service):
                 await self._clock.sleep(pace_s)
         finally:
             self._segments.end()
+            self.left_out = self._segments.left_out
         if self._garbage.dropped_names == dropped_before:
             self._garbage.discard_last(found.no_more_needed(self._segments.left))
         self._segments.check_complete()
@@ -155,13 +159,13 @@ class OrphanSweeper(Service):
         for _ in range(attempts_max):
             try:
                 swept = await self.sweep()
-                damaged = len(self._segments.damaged)
-                self.log.info("swept Tier 2", orphans=swept.orphans, tombstones=swept.tombstones, left_out=damaged)
+                self.log.info("swept Tier 2", **swept._asdict(), left_out=self.left_out)
                 return
             except Fenced as error:
                 self.log.warning("sweep is left to the next owner", reason=str(error))
                 return
             except PravegaError as error:
+                self.failures_total += 1
                 if str(error) != told:
                     self.log.warning("sweep failed", error=str(error))
                 told = str(error)

@@ -143,6 +143,14 @@ class RollingStorage:
         self.sweeper.watch(needed_lengths, callback)
         self.compactor.on_damage = callback
 
+    @property
+    def unswept_segments(self) -> int:
+        return self.sweeper.left_out
+
+    @property
+    def sweep_failures(self) -> int:
+        return self.sweeper.failures_total
+
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         for service in self._services:
             service.on_failure(callback)

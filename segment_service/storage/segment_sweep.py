@@ -93,8 +93,8 @@ class SegmentSweep:
         self._changed_owners: set[int] = set()
         self._left: set[int] = set()
         """Segments that could not be judged yet."""
-        self.damaged: set[int] = set()
-        """Segments that this sweep left out, as something of them is damaged."""
+        self._damaged: set[int] = set()
+        """Segments of which something is damaged."""
         manifests.on_stored = self._stored
         self._log = structlog.get_logger(service="segment-sweep", container=layout.prefix)
 
@@ -105,7 +105,7 @@ class SegmentSweep:
         self._needed = self.needed_lengths.active()
         self._changed_owners.clear()
         self._left.clear()
-        self.damaged.clear()
+        self._damaged.clear()
 
     def end(self) -> None:
         self._settled = None
@@ -170,8 +170,7 @@ class SegmentSweep:
             elsewhere = await self._listed_elsewhere(segment_id)
             chunks = await self._earlier_chunks(segment_id)
             async with self._manifests.lock(segment_id):
-                view = await self._manifests.view(segment_id)
-                await self.check_length(view)
+                view = await self.checked_view(segment_id)
                 is_tombstone = view.is_deleted and view.name is not None and view.name.id.epoch < self._manifests.epoch
                 orphans = await self.discard_orphans(view, [chunk for chunk in chunks if chunk not in elsewhere])
                 if is_tombstone and not orphans:
@@ -184,12 +183,17 @@ class SegmentSweep:
             self.skip(segment_id, error)
             return Swept(0, 0)
 
+    @property
+    def left_out(self) -> int:
+        """The number of segments that this sweep did not judge, or not yet."""
+        return len(self._damaged | self._left)
+
     def skip(self, segment_id: int, error: DataCorruption | MergeUnfinished) -> None:
         """Go on without a segment."""
         if isinstance(error, MergeUnfinished):
             self._left.add(segment_id)
-        elif segment_id not in self.damaged:
-            self.damaged.add(segment_id)
+        elif segment_id not in self._damaged:
+            self._damaged.add(segment_id)
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
 
     async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:
@@ -200,8 +204,7 @@ class SegmentSweep:
             announced.setdefault(one.owner_id, []).append(self._layout.foreign_owner(one))
         for owner_id, names in announced.items():
             async with self._manifests.lock(owner_id):
-                view = await self._manifests.view(owner_id)
-                await self.check_length(view)
+                view = await self.checked_view(owner_id)
                 found = {chunk.id for chunk in view.chunks if chunk.segment_id == segment_id}
                 if not found:
                     await self._claim(view)
@@ -260,7 +263,20 @@ class SegmentSweep:
         needed = await self.needed_lengths.length(segment_id)
         return min(needed, self._needed.get(segment_id, needed))
 
-    async def check_length(self, view: SegmentView) -> None:
+    async def checked_view(self, segment_id: int, *, is_read_again: bool = False) -> SegmentView:
+        """The segment as Tier 2 has it; ``is_read_again``: whatever is in memory. Errors as ``_check_length`` has them,
+        and ``SegmentDamaged`` for a manifest that is wrong. All damage is reported. The caller holds the lock."""
+        try:
+            view = await (self._manifests.load if is_read_again else self._manifests.view)(segment_id)
+        except SegmentDamaged as error:
+            needed = await self.needed_length(segment_id)
+            if needed:
+                self.on_damage(segment_id, needed - 1, 1, error)
+            raise
+        await self._check_length(view)
+        return view
+
+    async def _check_length(self, view: SegmentView) -> None:
         """``SegmentDamaged`` if the manifests of a segment were lost: the chunks that they listed look like orphans.
         ``MergeUnfinished`` if they may have gone with a merge instead."""
         needed = await self.needed_length(view.segment_id)

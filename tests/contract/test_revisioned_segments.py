@@ -69,6 +69,8 @@ class TestWireRevisionedSegments(RevisionedSegmentsContract):
         for segment in segments:
             event = struct.pack(">ii", 0, len(segment)) + segment.encode()
             assert await revisions.read(segment, 0, 1_000) == 2 * event
+        assert isinstance(revisions, WireRevisionedSegments)
+        assert not revisions._in_use, "locks outlive their use"  # private, as they show nowhere else
 
 
 def test_the_mark_is_where_pravegas_clients_look_for_it() -> None:

@@ -98,6 +98,16 @@ class FakeSegmentStorage:
     def watch_damage(self, needed_lengths: NeededLengths, callback: OnDamage) -> None:
         """Do nothing: nothing works in the background."""
 
+    @property
+    def unswept_segments(self) -> int:
+        """None: nothing is swept."""
+        return 0
+
+    @property
+    def sweep_failures(self) -> int:
+        """None: nothing is swept."""
+        return 0
+
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Do nothing: nothing works in the background."""
 

@@ -17,7 +17,7 @@ from pravega_common.errors import (
     UnknownOutcome,
 )
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import WireConnection
+from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
 from pravega_streams.connection.batches import SegmentCall
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.requests import MakeCommand
@@ -164,3 +164,19 @@ async def test_requests_carry_the_token_of_their_segment(segments: InMemorySegme
         )
     client.close()
     await server.stop()
+
+
+async def test_a_pool_keeps_no_lost_connections(endpoint: Endpoint) -> None:
+    """A store that comes back may have another address each time."""
+    pool, store = ConnectionPool(), InMemorySegmentStore()
+    for _ in range(3):
+        gone = WireServer(store, InMemoryTableStore(store), store)
+        await gone.start()
+        lost = await pool.get(Endpoint("127.0.0.1", gone.port))
+        await gone.stop()
+        await eventually(lambda one=lost: not one.is_open, "the loss")
+    here = await pool.get(endpoint)
+    assert await pool.get(endpoint) is here
+    assert list(pool._connections) == [endpoint]  # private, as what is kept shows nowhere else
+    assert not pool._locks
+    pool.close()

@@ -9,7 +9,7 @@ import pytest
 
 from pravega_common.wire import framing
 from pravega_common.wire.codec import encode, payload_bytes_max
-from pravega_common.wire.commands import AppendBlockEnd, KeepAlive
+from pravega_common.wire.commands import AppendBlockEnd, Hello, KeepAlive
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import FrameParser
 
@@ -123,3 +123,31 @@ def test_the_largest_payload_is_accepted() -> None:
     assert parser.feed(struct.pack(">ii", 3, payload_bytes_max)) == []
     assert parser.failure is None
     assert len(parser.get_buffer()) == payload_bytes_max
+
+
+def test_frames_above_the_limit_are_cut_out_later() -> None:
+    parser = FrameParser(frames_max=3)
+    data = b"".join(encode(KeepAlive()) for _ in range(7)) + encode(Hello(17, 5))[:5]
+    parser.get_buffer()[: len(data)] = data
+    counts = [len(parser.buffer_updated(len(data)))]
+    while parser.has_more:
+        assert parser.unfinished_bytes == 0, "complete frames count as one that is not"
+        counts.append(len(parser.more()))
+    assert counts == [3, 3, 1]
+    assert parser.unfinished_bytes == 5
+    rest = encode(Hello(17, 5))[5:]
+    parser.get_buffer()[: len(rest)] = rest
+    ((type_code, _),) = parser.buffer_updated(len(rest))
+    assert type_code == Hello.type_code and not parser.has_more
+
+
+def test_a_malformed_header_behind_frames_above_the_limit_is_found_behind_them() -> None:
+    parser = FrameParser(frames_max=1)
+    data = encode(KeepAlive()) * 2 + b"\x00\x00\x00\x01\xff\xff\xff\xff"
+    parser.get_buffer()[: len(data)] = data
+    assert len(parser.buffer_updated(len(data))) == 1
+    assert parser.failure is None
+    assert len(parser.more()) == 1
+    assert parser.has_more and parser.failure is None
+    assert parser.more() == []
+    assert parser.failure is not None and not parser.has_more

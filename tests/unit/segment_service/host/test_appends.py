@@ -218,6 +218,23 @@ async def test_an_unforeseen_error_costs_one_connection(
     assert "a bug" in server.recent_closes[-1][1]
 
 
+async def test_an_unforeseen_error_of_a_set_up_gives_the_room_of_appends_back(
+    client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for a set-up counts against the limit of all connections."""
+
+    async def fails(segment: str, attribute_id: object) -> int:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    await store.create_segment(SEGMENT)
+    monkeypatch.setattr(store, "get_attribute", fails)
+    client.send(SetupAppend(1, WRITER, SEGMENT), block(1), block(2))
+    await client.closed_by_server()
+    assert "ZeroDivisionError" in server.recent_closes[-1][1]
+    assert (server.budgets.in_flight.bytes, server.budgets.in_flight.appends) == (0, 0)
+
+
 async def test_many_writers_share_a_connection(client: WireClient, store: InMemorySegmentStore) -> None:
     writers = [bytes([number]) * 16 for number in range(50)]
     for number in range(50):

@@ -156,6 +156,25 @@ async def test_too_many_waiting_reads_close_the_connection(
     assert all(waiter.cancelled() for waiter in store.waiting_reads(SEGMENT))
 
 
+async def test_small_frames_are_cut_out_as_they_are_handled(client: WireClient, server: WireServer) -> None:
+    """A receive buffer of 1 MiB may hold 131,072 of them, which would take 31 MiB, and keep the loop, all at once."""
+    connection, waiting = only_connection(server), list[int]()
+    pump = connection._pump
+
+    def watched() -> None:
+        waiting.append(len(connection._backlog))
+        pump()
+
+    connection._pump = watched  # type: ignore[method-assign]  # private, as no peer sees it
+    count = 40 * limits.frames_per_turn_max + 7
+    client.send_raw(codec.encode(KeepAlive()) * count + codec.encode(KeepAlive())[:-3])
+    for _ in range(count):
+        await client.expect(KeepAlive)
+    assert max(waiting) <= limits.frames_per_turn_max
+    client.send_raw(codec.encode(KeepAlive())[-3:])
+    await client.expect(KeepAlive)
+
+
 @needs_pauses
 async def test_a_peer_that_does_not_read_its_replies_costs_little(
     server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch

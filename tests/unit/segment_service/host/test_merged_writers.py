@@ -19,6 +19,7 @@ from pravega_common.wire.commands import (
 )
 from segment_service.host import append_processor
 from segment_service.host.listener import WireServer
+from segment_service.host.merged_writers import MergedWriters
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.wire_client import WireClient
@@ -92,3 +93,32 @@ async def test_a_writer_with_appends_on_their_way_hears_of_them(
     reply = await asyncio.wait_for(client.reply(), 5)
     assert (type(reply).__name__, getattr(reply, "request_id", None)) == ("NoSuchSegment", 4)
     await controller.close()
+
+
+def test_forgetting_a_writer_looks_at_no_other() -> None:
+    """Connections that end give 10,000 writers back in one turn of the loop, and may all write to one transaction."""
+    looks = 0
+
+    class Holder:
+        def segment_merged(self, segment: str, writer_id: bytes) -> None:
+            """Hold nothing."""
+
+        def __hash__(self) -> int:
+            return id(self)
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return self is other
+
+    merged, (first, second) = MergedWriters(), (Holder(), Holder())
+    writers = [b"%016d" % number for number in range(100)]
+    for holder in (first, second):
+        for writer in writers:
+            merged.set_up(transaction(1), holder, writer)
+    for writer in writers:
+        merged.forget(transaction(1), second, writer)
+    assert looks == 0
+    for writer in writers:
+        merged.forget(transaction(1), first, writer)
+    assert len(merged) == 0

@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from pravega_common.errors import Fenced, Unavailable, UnknownOutcome
+from pravega_common.errors import Fenced, SegmentDamaged, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.segment_storage import EpochMark
-from segment_service.storage import change_journal, compaction, foreign_owners, orphan_sweep, rolling_storage
+from segment_service.storage import (
+    change_journal,
+    compaction,
+    foreign_owners,
+    full_sweep,
+    orphan_sweep,
+    rolling_storage,
+)
 from segment_service.storage.chunk_names import ChunkId, ForeignOwner, Layout
 from segment_service.storage.epoch_marks import encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -704,3 +711,119 @@ async def test_segments_can_be_written_while_a_sweep_waits_for_what_the_containe
     lengths.known.set()
     await sweep
     assert await two.read(7, 0, 10) == b"intoitmore"
+
+
+class Lengths(NothingNeeded):
+    """The lengths that a container needs of its segments."""
+
+    def __init__(self, **needed: int) -> None:
+        self._needed = {int(name[1:]): length for name, length in needed.items()}
+
+    def active(self) -> dict[int, int]:
+        return dict(self._needed)
+
+    async def length(self, segment_id: int) -> int:
+        return self._needed.get(segment_id, 0)
+
+
+def damage(owners: Owners, segment_id: int) -> None:
+    """Flip a bit of each manifest of a segment."""
+    for name in owners.names("m"):
+        if LAYOUT.parse_manifest(name).segment_id == segment_id:
+            data = bytearray(owners.chunks.objects[name])
+            data[-1] ^= 1
+            owners.chunks.objects[name] = bytes(data)
+
+
+async def test_damaged_manifests_that_a_sweep_of_all_finds_are_all_reported_and_no_chunk_is_judged(
+    owners: Owners,
+) -> None:
+    one = await owners.open_and_sweep()
+    for target_id, source_id in ((7, 8), (9, 10), (11, 12)):
+        await merged(one, target_id, source_id)
+    await one.write(13, 0, [b"gone"])
+    await crash_at(rolling_storage.DELETE_TOMBSTONE_STORED, one.delete(13))
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(14, 0, [b"lost"]))
+    await owners.chunks.delete_all(owners.names("f"))
+    for segment_id in (7, 9):
+        damage(owners, segment_id)
+    two = await owners.open(trusts_journals=False)
+    reported: list[tuple[int, int, int]] = []
+    two.watch_damage(Lengths(s7=6, s9=6, s11=6), lambda *damaged: reported.append(damaged[:3]))
+    with pytest.raises(SegmentDamaged, match="segment 7"):
+        await two.sweeper.sweep()
+    assert reported == [(7, 5, 1), (9, 5, 1)]
+    assert two.unswept_segments == 2
+    await collect_all(two)
+    assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [*range(7, 13), 14]
+    assert [LAYOUT.parse_foreign_owner(name)[:2] for name in owners.names("f")] == [(12, 11)]
+    for segment_id in (7, 9):
+        damage(owners, segment_id)
+    assert (await two.sweeper.sweep()).orphans == 1
+    assert two.unswept_segments == 0
+    assert [await two.read(target_id, 0, 6) for target_id in (7, 9, 11)] == [b"intoit"] * 3
+
+
+async def test_a_sweep_of_all_ends_where_very_many_are_damaged(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_sweep, "left_out_max", 2)
+    one = await owners.open_and_sweep()
+    for target_id in range(10, 15):
+        await merged(one, target_id, target_id + 10)
+        damage(owners, target_id)
+    two = await owners.open(trusts_journals=False)
+    with pytest.raises(SegmentDamaged, match="segment 10"):
+        await two.sweeper.sweep()
+    assert two.unswept_segments == 3
+
+
+async def test_a_damaged_tombstone_ends_no_sweep_of_all(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await one.write(7, 0, [b"gone"])
+    await crash_at(rolling_storage.DELETE_TOMBSTONE_STORED, one.delete(7))
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(8, 0, [b"lost"]))
+    damage(owners, 7)
+    two = await owners.open(trusts_journals=False)
+    assert await two.sweeper.sweep() == (1, 0)
+    assert two.unswept_segments == 1
+    await collect_all(two)
+    assert [LAYOUT.parse_chunk(name).segment_id for name in owners.names("d")] == [7]
+    damage(owners, 7)
+    await owners.open_and_sweep()
+    assert not owners.names("d")
+
+
+async def test_a_damaged_manifest_that_a_sweep_by_journals_finds_is_reported(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    damage(owners, 7)
+    two = await owners.open()
+    reported: list[tuple[int, int, int]] = []
+    two.watch_damage(Lengths(s7=6), lambda *damaged: reported.append(damaged[:3]))
+    assert await two.sweeper.sweep() == (0, 0)
+    assert set(reported) == {(7, 5, 1)}
+    assert two.unswept_segments == 2, "the owner, and the segment that its chunks were written for"
+    await collect_all(two)
+    damage(owners, 7)
+    assert await two.read(7, 0, 6) == b"intoit"
+
+
+async def test_damage_to_a_segment_that_the_container_has_no_more_is_not_reported(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await one.write(7, 0, [b"data"])
+    damage(owners, 7)
+    two = await owners.open()
+    reported: list[int] = []
+    two.watch_damage(NothingNeeded(), lambda *damaged: reported.append(damaged[0]))
+    await two.sweeper.sweep()
+    assert not reported
+    assert two.unswept_segments == 1
+
+
+async def test_sweeps_that_failed_are_counted(owners: Owners) -> None:
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    two = await owners.open()
+    two.watch_damage(LengthsDuringAMerge(8, 2), lambda *_: None)
+    await two.sweeper._run()  # private: the service's task
+    assert two.sweep_failures == orphan_sweep.attempts_max
+    assert two.unswept_segments == 1
