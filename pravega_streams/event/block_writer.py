@@ -196,6 +196,7 @@ class BlockWriter:
         """Turn the gathered pieces into a block in flight, which is sent again whenever the writer reconnects."""
         if not self._gathered:
             return None
+        self._writers.check_process()
         event_count = sum(piece.event_count for piece in self._gathered)
         block = _Block(self._gathered, event_count, self._event_number + event_count)
         # An interrupt comes when a call begins or has returned: the pieces are gathered still, or in flight.
@@ -205,7 +206,6 @@ class BlockWriter:
 
     def _dispatch(self, block: _Block) -> None:
         """Send a block, or begin to set the writer up: it is sent with the answer to that."""
-        self._writers.check_process()
         if self._is_set_up:
             self._send(block)
         elif self._channel is None and self._failure is None:
