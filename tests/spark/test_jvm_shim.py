@@ -28,6 +28,7 @@ from tests.support.eventually import eventually_blocking
 
 REPOSITORY = Path(__file__).parents[2]
 helper_end_max_s = 20.0
+kills = 25
 
 
 def configuration(jar: Path, folder: Path, controller: str) -> dict[str, str]:
@@ -390,11 +391,12 @@ def test_helper_ends_with_its_session(jar: Path, services: StandaloneProcess, tm
     environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
     with SparkChild(tmp_path, configuration(jar, tmp_path, services.controller_uri), environment) as short:
         before = helpers(services.controller_uri)
-        short.run(sql, "SHOW NAMESPACES IN streams")
-        (started,) = helpers(services.controller_uri) - before
-        # Killed, it is missed at the next call only, which starts another one.
-        os.kill(started, 9)
-        wait_gone(started)
+        for _ in range(kills):
+            short.run(sql, "SHOW NAMESPACES IN streams")
+            (started,) = helpers(services.controller_uri) - before
+            # Killed, it is missed at the next call only, which starts another one, however soon after its end it comes.
+            os.kill(started, 9)
+            eventually_blocking(lambda entry=Path(f"/proc/{started}"): not entry.exists(), "its end", helper_end_max_s)
         short.run(sql, "SHOW NAMESPACES IN streams")
         (again,) = helpers(services.controller_uri) - before
     wait_gone(again)

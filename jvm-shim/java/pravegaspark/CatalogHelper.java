@@ -49,9 +49,6 @@ final class CatalogHelper implements AutoCloseable {
         if (closed) {
             throw new IllegalStateException("the catalog is closed; use a running session");
         }
-        if (running == null || !running.process.isAlive()) {
-            running = Running.start(controller);
-        }
         Map<String, Object> request = new HashMap<>(arguments);
         request.put("call", method);
         request.put("id", ++calls);
@@ -69,8 +66,7 @@ final class CatalogHelper implements AutoCloseable {
 
     private JsonNode exchange(String method, Map<String, Object> request) {
         try {
-            running.input.write(JSON.writeValueAsString(request) + "\n");
-            running.input.flush();
+            send(JSON.writeValueAsString(request) + "\n");
             String line = running.answers.poll(CALL_SECONDS_MAX, TimeUnit.SECONDS);
             if (line == null) {
                 throw new IOException("it did not answer within " + CALL_SECONDS_MAX + " s");
@@ -90,6 +86,21 @@ final class CatalogHelper implements AutoCloseable {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("call " + method + " of the catalog was interrupted", error);
         }
+    }
+
+    /** Write a call to the process, or to a new one where that has ended. */
+    private void send(String line) throws IOException {
+        if (running != null && running.process.isAlive()) {
+            try {
+                running.send(line);
+                return;
+            } catch (IOException ended) {
+                // Java was not told yet. Nobody has read the end of the line, so the call was not made.
+                running.stop();
+            }
+        }
+        running = Running.start(controller);
+        running.send(line);
     }
 
     private String failed(String method, String why) {
@@ -156,6 +167,11 @@ final class CatalogHelper implements AutoCloseable {
                 throw new IllegalStateException("the catalog cannot start " + python.pythonExec()
                     + "; name a Python with spark.pyspark.python", error);
             }
+        }
+
+        void send(String line) throws IOException {
+            input.write(line);
+            input.flush();
         }
 
         private Thread spawn(String what, Runnable work) {
