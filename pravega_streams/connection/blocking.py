@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import os
 import socket
 import struct
 from collections import deque
@@ -22,6 +21,7 @@ from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.framing import Frame, FrameParser, small_buffer
 from pravega_common.wire.versions import EXTENSIONS, OLDEST_COMPATIBLE_VERSION, WIRE_VERSION, is_compatible
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.own_process import OwnProcess
 from pravega_streams.connection.replies import answered_by
 from pravega_streams.connection.requests import MakeCommand, connect_time_max_s, first_request_id
 from pravega_streams.connection.silence import silence_min_s, silences_s
@@ -59,7 +59,7 @@ class WireSocket:
         self._request_ids = itertools.count(first_request_id)
         self._peer_version: int | None = None
         self._peer_extensions = 0
-        self._process_id = os.getpid()
+        self._process = OwnProcess()
         try:
             self._socket = _connect(endpoint)
         except OSError as error:
@@ -72,7 +72,7 @@ class WireSocket:
 
     @property
     def is_open(self) -> bool:
-        return self._socket.fileno() >= 0 and os.getpid() == self._process_id
+        return self._socket.fileno() >= 0 and self._process.is_current
 
     def next_request_id(self) -> int:
         return next(self._request_ids)

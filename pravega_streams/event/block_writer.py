@@ -6,7 +6,6 @@ are in flight. Nothing here knows what an event is: callers give pieces that end
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 from collections import deque
@@ -17,7 +16,6 @@ from typing import Any, Final
 from pravega_common.errors import (
     BadEventNumber,
     ContainerNotHosted,
-    InvalidArgument,
     PravegaError,
     SegmentNotFound,
     Unavailable,
@@ -27,6 +25,7 @@ from pravega_common.invariants import check
 from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.own_process import OwnProcess
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
@@ -177,7 +176,6 @@ class BlockWriter:
         """Return when everything written is durable."""
         self.start_flush()
         try:
-            self._writers.check_process()
             self._wait(lambda: not self._in_flight)
         except BaseException as error:
             self._writers.ended_by(error)
@@ -194,9 +192,9 @@ class BlockWriter:
 
     def _take_gathered(self) -> _Block | None:
         """Turn the gathered pieces into a block in flight, which is sent again whenever the writer reconnects."""
+        self._writers.check_process()
         if not self._gathered:
             return None
-        self._writers.check_process()
         event_count = sum(piece.event_count for piece in self._gathered)
         block = _Block(self._gathered, event_count, self._event_number + event_count)
         # An interrupt comes when a call begins or has returned: the pieces are gathered still, or in flight.
@@ -371,7 +369,7 @@ class BlockWriters:
         self.sleep = sleep
         self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
-        self._process_id = os.getpid()
+        self._process = OwnProcess()
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -384,10 +382,7 @@ class BlockWriters:
     def check_process(self) -> None:
         """``InvalidArgument`` after a fork: both processes would number their events alike, as one writer, and a store
         takes the events of the slower one for those that it has."""
-        if os.getpid() != self._process_id:
-            raise InvalidArgument(
-                f"a writer of process {self._process_id} is used in process {os.getpid()}; make one in each"
-            )
+        self._process.check("a writer")
 
     def ended_by(self, error: BaseException) -> None:
         """A call of a writer raised: other errors than those of its contract, as Ctrl-C, may have stopped it anywhere.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
+from pravega_streams.connection.own_process import OwnProcess
 from pravega_streams.readers.event_reader import EventReader, slice_time_default_s
 from pravega_streams.readers.group_state import GroupConfiguration, Positions, StreamName
 from pravega_streams.readers.reader_group import ReaderGroup, checkpoint_time_default_s
@@ -27,15 +27,17 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._process_id: int | None = None
-        """The process that has the thread."""
+        self._process: OwnProcess | None = None
+        """The one that has the thread."""
         self._is_closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
-        if refusal := self._refusal():
+        try:
+            self._check_usable()
+        except InvalidArgument:
             work.close()
-            raise InvalidArgument(refusal)
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -43,13 +45,11 @@ class LoopThread:
             future.cancel()
             raise
 
-    def _refusal(self) -> str:
-        """Why nothing can run any more; empty if something can."""
+    def _check_usable(self) -> None:
         if self._is_closed:
-            return "the manager of this reader or group is closed; make another one"
-        if self._process_id not in (None, os.getpid()):
-            return f"a reader or group of process {self._process_id} is used in process {os.getpid()}; make one in each"
-        return ""
+            raise InvalidArgument("the manager of this reader or group is closed; make another one")
+        if self._process is not None:
+            self._process.check("a reader or group")
 
     def close(self) -> None:
         """Stop the loop; what still runs in it is cancelled."""
@@ -70,7 +70,7 @@ class LoopThread:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
                 self._thread.start()
-                self._process_id = os.getpid()
+                self._process = OwnProcess()
             return self._loop
 
 
