@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.options.values import MILLISECOND, since_1970
+from pravega_spark.options.values import iso_time_ms
 
 _SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 ms_per_hour: Final = 3_600_000
@@ -62,12 +62,11 @@ def is_time(text: str) -> bool:
 
 def _iso_time_ms(text: str, option: str, as_end: bool) -> int:
     try:
-        moment = since_1970(text.strip())
+        return iso_time_ms(text.strip(), as_end=as_end)
     except ValueError as error:
         raise InvalidArgument(
             f"{option} '{text}' is no time; write for example 2026-01-31T12:00:00Z, or 12h for twelve hours ago"
         ) from error
-    return -(-moment // MILLISECOND) if as_end else moment // MILLISECOND
 
 
 def text_of_time(time_ms: int) -> str:

@@ -72,17 +72,23 @@ def limit(parse: Callable[[str], Limit]) -> Callable[[str], Limit]:
 
 def time_ms(text: str) -> int:
     """A time in milliseconds since 1970, rounded down: stores keep the times of events in whole ones."""
-    word = text.strip()
-    return _number_ms(word) if word.isdecimal() else _moment(word) // MILLISECOND
+    return _time_ms(text.strip(), as_end=False)
 
 
 def end_time_ms(text: str) -> int:
     """The same, rounded up: what was written within the last millisecond is before it."""
-    word = text.strip()
-    return _number_ms(word) if word.isdecimal() else -(-_moment(word) // MILLISECOND)
+    return _time_ms(text.strip(), as_end=True)
 
 
-MILLISECOND: Final = timedelta(milliseconds=1)
+def _time_ms(word: str, *, as_end: bool) -> int:
+    if word.isdecimal():
+        return _number_ms(word)
+    try:
+        return iso_time_ms(word, as_end=as_end)
+    except ValueError as error:
+        raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
+
+
 _NO_MILLISECONDS: Final = range(10**7, 10**11)
 """Numbers of 8 to 11 digits, as dates without hyphens and seconds since 1970 have: as milliseconds before 1974."""
 
@@ -99,18 +105,12 @@ def _number_ms(word: str) -> int:
     return number_ms
 
 
-def _moment(word: str) -> timedelta:
-    """The time since 1970 of an ISO time."""
-    try:
-        return since_1970(word)
-    except ValueError as error:
-        raise ValueError("must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970") from error
-
-
-def since_1970(word: str) -> timedelta:
-    """The time since 1970 of an ISO time, UTC unless it says otherwise: exact, to the microsecond."""
+def iso_time_ms(word: str, *, as_end: bool) -> int:
+    """The milliseconds from 1970 to an ISO time, UTC unless it says otherwise; rounded down, and ``as_end`` up."""
     moment = datetime.fromisoformat(word)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    millisecond = timedelta(milliseconds=1)
+    return -(-since // millisecond) if as_end else since // millisecond
 
 
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
