@@ -90,7 +90,8 @@ class FullSweep:
         for segment_id in unseen:
             await self._check_again(segment_id)
         for segment_id in tuple(self._segments.changed_owners):  # what changes from here on was listed as it was
-            await self._note_foreign(segment_id, foreign)
+            with self._goes_on(segment_id):
+                await self._note_foreign(segment_id, foreign)
             await self._clock.sleep(pace_s)
         return tombstones
 
@@ -125,11 +126,10 @@ class FullSweep:
 
     async def _note_foreign(self, segment_id: int, foreign: set[ChunkId]) -> None:
         async with self._manifests.lock(segment_id):
-            with self._goes_on(segment_id):
-                view = await self._segments.checked_view(segment_id)
-                if view.exists:
-                    foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
-                    await self._owners.announce_missing(segment_id, view.chunks)
+            view = await self._segments.checked_view(segment_id)
+            if view.exists:
+                foreign.update(chunk.id for chunk in view.chunks if chunk.segment_id != segment_id)
+                await self._owners.announce_missing(segment_id, view.chunks)
 
     async def _inactive_ids(self) -> AsyncIterator[int]:
         """The ids of the segments that are not in memory and have bytes in Tier 2, in order."""
