@@ -11,6 +11,7 @@ import sysconfig
 import uuid
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,30 +132,33 @@ def columns_of(spark: SparkSession, table: str) -> list[str]:
     return spark.sql(f"SELECT * FROM {table}").columns
 
 
-def counts_by_filters(spark: SparkSession, table: str) -> dict[str, int]:
-    """The rows of one frame with two filters that the source takes, without any, and of both beside each other."""
+@contextmanager
+def pushing_filters(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def counts_by_filters(spark: SparkSession, table: str) -> dict[str, int]:
+    """The rows of one frame with two filters that the source takes, without any, and of both beside each other."""
+    with pushing_filters(spark):
         frame = spark.read.option("pushFilters", "true").table(table)
         one, other = frame.where("segment_id = 0"), frame.where("segment_id = 1")
         # PySpark gives no public way to a plan.
         plan = one._jdf.queryExecution().executedPlan().toString()  # type: ignore[attr-defined]
         assert "Filter (" not in plan
         return {"one": one.count(), "all": frame.count(), "other": other.count(), "both": one.union(other).count()}
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def counts_before_and_after(spark: SparkSession, table: str) -> tuple[int, int]:
     """The rows of one frame, and those of it that pass a filter after more was written."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
+    with pushing_filters(spark):
         frame = spark.table(table)
         before = frame.count()
         spark.sql(f"INSERT INTO {table} VALUES ('more')")
         return before, frame.where("offset >= 0").count()
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
