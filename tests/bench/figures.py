@@ -17,13 +17,19 @@ CEILING_OF: Final = {
     "stream-read": "api-source",
 }
 """The source of the ceiling yields ``event`` alone: reads of the full schema have no ceiling of their own."""
-write_aim: Final = 1.0
-READ_AIMS: Final = {100: 2.0, 1_000: 1.2, 10_000: 1.2}
-"""Times Kafka, by event size."""
-commit_aim_ms: Final = 100.0
+AIMS: Final[Mapping[str, Mapping[int, float]]] = {
+    "write": {100: 1.0, 1_000: 1.3, 10_000: 1.3},
+    "stream-write": {100: 1.0, 1_000: 1.2, 10_000: 1.2},
+    "read": {100: 2.0, 1_000: 2.5, 10_000: 2.0},
+    "stream-read": {100: 2.0, 1_000: 2.0, 10_000: 1.6},
+}
+"""Times Kafka, by case and event size."""
+commit_aim_ms: Final = 50.0
 commit_aim_tasks: Final = 4
-latency_aim: Final = 2.0
+latency_aim: Final = 1.0
 """Times Kafka's median."""
+idle_aim_percent: Final = 1.0
+"""Of a core."""
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -64,9 +70,7 @@ def medians(readings: Sequence[Mapping[str, float]], digits: int = 2) -> dict[st
 
 def aim_of(case: str, size_bytes: int) -> float | None:
     """The multiple of Kafka's rate that a case is to reach."""
-    if case.endswith("write"):
-        return write_aim
-    return READ_AIMS.get(size_bytes)
+    return AIMS.get(case.removesuffix("-full"), {}).get(size_bytes)
 
 
 def shares(results: Sequence[Result], redis_megabytes_per_second: float) -> list[Result]:

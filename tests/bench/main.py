@@ -1,6 +1,6 @@
 """Implements ``scripts/bench``: chooses the cases, runs them and writes the document of figures.
 
-usage: scripts/bench [spark] [options]    both directions beside the ceilings and Kafka, latency, commit times, memory
+usage: scripts/bench [spark] [options]    both directions beside the ceilings and Kafka, latency, idle, commits, memory
        scripts/bench layers [options]     CPU seconds of every process for one write and one read
        scripts/bench compare [options]    rates and CPU seconds a GB beside Kafka, or beside another commit
 Progress and tables go to stderr, one JSON document to stdout (and to --out FILE).
@@ -25,6 +25,7 @@ from tests.bench.commit_times import CommitTimes
 from tests.bench.comparison import CASES as comparison_cases
 from tests.bench.comparison import comparison
 from tests.bench.figures import Result, beside_ours, shares
+from tests.bench.idle import Idle
 from tests.bench.latency import Latency
 from tests.bench.layers import Layers
 from tests.bench.rig import Rig, running_rig, say
@@ -32,7 +33,7 @@ from tests.bench.tables import layer_tables, spark_tables
 from tests.support.maven import NotAvailable
 
 SIZED_CASES: Final = (*throughput.CEILINGS, *throughput.CASES)
-SPARK_CASES: Final = (*SIZED_CASES, "latency", "commit")
+SPARK_CASES: Final = (*SIZED_CASES, "latency", "idle", "commit")
 LAYER_CASES: Final = ("write", "read")
 
 
@@ -70,6 +71,8 @@ def run_spark(args: argparse.Namespace, document: Result) -> None:
         document["variants"] = beside_ours(document["results"])
         if "latency" in args.cases:
             document["latency"] = Latency(rig, args.rate, args.seconds, args.runs).measure()
+        if "idle" in args.cases:
+            document["idle"] = Idle(rig, args.seconds, args.runs).measure()
         if "commit" in args.cases:
             document["commit"] = CommitTimes(rig, commit_pairs(args.commit_counts), args.cold_s).measure()
     say(spark_tables(document))
@@ -136,7 +139,7 @@ def spark_parser() -> argparse.ArgumentParser:
     add_variant("--tcp", const="tcp", help="the same beside it without the store's Unix socket, as from other machines")
     add_variant("--three-redis", const="three-redis", help="the same beside it on three Redis servers, likewise")
     add("--rate", type=_positive, default=1_000, help="latency: events a second")
-    add("--seconds", type=_positive, default=60, help="latency: how long each run is, after 10 s to warm up")
+    add("--seconds", type=_positive, default=60, help="latency, idle: how long each run is, after 10 s")
     add(
         "--commit-counts", type=_numbers, default=[1, 4, 16, 64], help="commit: tasks, and segments (default 1,4,16,64)"
     )

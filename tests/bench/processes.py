@@ -24,11 +24,11 @@ class ProcessTimes:
 
 def process_table() -> dict[int, ProcessTimes]:
     """All processes of the machine, by id."""
-    found = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal() and (times := _times(int(entry.name))):
-            found[times.pid] = times
-    return found
+    return {pid: times for pid in process_ids() if (times := _times(pid))}
+
+
+def process_ids() -> list[int]:
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
 
 
 def _times(pid: int) -> ProcessTimes | None:
@@ -67,6 +67,19 @@ def command_of(pid: int) -> list[str]:
     """The command line; empty if the process ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def marked(module: str, mark: str) -> list[int]:
+    """Processes that run ``python -m module`` and have ``mark`` (``NAME=value``) in their environment."""
+    return [pid for pid in process_ids() if command_of(pid)[1:3] == ["-m", module] and mark in _environment_of(pid)]
+
+
+def _environment_of(pid: int) -> list[str]:
+    """Empty if the process ended, or is somebody else's."""
+    try:
+        return (_PROC / str(pid) / "environ").read_text(errors="replace").split("\0")
     except OSError:
         return []
 

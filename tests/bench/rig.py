@@ -98,7 +98,9 @@ def running_rig(
         ends.callback(spark.stop)
         # PySpark gives no public way to the JVM's process id.
         jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        yield Rig(folder, spark, cluster, sides, Watch(jvm, lambda: {**_services(cluster), **others}))
+        mark = f"{RECORDS_VARIABLE}={os.environ[RECORDS_VARIABLE]}"
+        watch = Watch(jvm, lambda: {**_services(cluster), **others}, mark)
+        yield Rig(folder, spark, cluster, sides, watch)
 
 
 @contextmanager

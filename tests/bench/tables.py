@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.bench.figures import Result, commit_aim_ms, commit_aim_tasks, latency_aim
+from tests.bench.figures import Result, commit_aim_ms, commit_aim_tasks, idle_aim_percent, latency_aim
 
 Row = Sequence[Any]
 line_chars_max: Final = 1_000
@@ -54,6 +55,7 @@ def spark_tables(document: Result) -> str:
         _shares(document["shares"]),
         _variants(document.get("variants", [])),
         _latency(document.get("latency", [])),
+        _idle(document.get("idle", [])),
         _commits(document.get("commit", [])),
         _memory(peaks_by_case(document)),
     ]
@@ -152,6 +154,18 @@ def _latency(results: Sequence[Result]) -> str:
         )
     head = ("micro-batch latency", "p50 ms", "p99 ms", "batches", "p50 of Kafka's", "aim", "")
     return table("Latency", head, rows)
+
+
+def _idle(results: Sequence[Result]) -> str:
+    names = list(
+        dict.fromkeys(name for item in results for run in item["runs"] for name, value in run.items() if value)
+    )
+    rows = []
+    for item in results:
+        parts = [f"{statistics.median(run.get(name, 0.0) for run in item['runs']):.2f}" for name in names]
+        rows.append((item["side"], item["core_percent"], *parts, f"<= {idle_aim_percent}", _verdict(item["met"])))
+    head = ("an idle query, % of a core", "all", *names, "aim", "")
+    return table("Idle (medians; beyond the session and the services without the query)", head, rows)
 
 
 def _commits(results: Sequence[Result]) -> str:

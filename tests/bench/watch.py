@@ -3,7 +3,8 @@
 Processes are found by their parents. Groups:
 
 * ``driver-python`` the program that measures; ``driver-jvm`` Spark itself, with its tasks (local mode)
-* ``python-tasks`` Python workers that run the tasks; ``python-planning`` those that plan, ask for offsets and commit
+* ``python-tasks`` Python workers that run the tasks; ``python-planning`` those that plan, ask for offsets and commit,
+  with the server that planners are forked by, which is no child of the JVM
 * the services by name (``controller``, ``segment-store-0``, ``redis``, ``kafka``), each with what it started
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ sample_period_s: Final = 1.0
 settle_window_s: Final = 0.4
 settled_cores_max: Final = 0.15
 settle_time_max_s: Final = 60.0
+_PLANNER_SERVER: Final = "pravega_spark.planner_server.server"
 _TASK_WORKER: Final = ["pyspark.daemon", "pyspark.worker"]
 
 
@@ -40,11 +42,14 @@ def grouped(
     jvm: int,
     services: Mapping[str, int],
     is_task_worker: Callable[[int], bool],
+    planner_servers: Iterable[int] = (),
 ) -> Members:
     """``is_task_worker`` tells the daemon of task workers from the JVM's other children."""
     pids = {"driver-python": [driver], "driver-jvm": [jvm], "python-tasks": [], "python-planning": []}
     for child in (times.pid for times in table.values() if times.parent == jvm):
         pids["python-tasks" if is_task_worker(child) else "python-planning"] += processes.tree_of(table, child)
+    forked = (pid for server in planner_servers for pid in processes.tree_of(table, server))
+    pids["python-planning"] += dict.fromkeys(forked)  # A forked planner may be taken for a server.
     for name, root in services.items():
         pids[name] = processes.tree_of(table, root)
     gone = {
@@ -86,19 +91,29 @@ class Memory:
 
 
 class Watch:
-    """Reads of the groups of one bench; ``services`` are process ids by name, asked for at every reading."""
+    """Reads of the groups of one bench; ``services`` are process ids by name, asked for at every reading.
 
-    def __init__(self, jvm: int, services: Callable[[], Mapping[str, int]]) -> None:
+    ``session_mark``: a ``NAME=value`` that only what the session started has in its environment.
+    """
+
+    def __init__(self, jvm: int, services: Callable[[], Mapping[str, int]], session_mark: str = "") -> None:
         self._driver = os.getpid()
         self._jvm = jvm
         self._services = services
+        self._session_mark = session_mark
 
     def members(self, table: Mapping[int, ProcessTimes]) -> Members:
-        return grouped(table, self._driver, self._jvm, self._services(), _is_task_worker)
+        servers = processes.marked(_PLANNER_SERVER, self._session_mark) if self._session_mark else ()
+        return grouped(table, self._driver, self._jvm, self._services(), _is_task_worker, servers)
 
     def cpu_s(self) -> dict[str, float]:
         table = processes.process_table()
         return seconds_of(table, self.members(table))
+
+    def living_s(self) -> dict[str, dict[int, float]]:
+        """CPU seconds of each process that lives now, by group and process id."""
+        table = processes.process_table()
+        return {name: {pid: table[pid].own_s for pid in pids} for name, pids in self.members(table).pids.items()}
 
     def thread_s(self) -> dict[str, dict[str, float]]:
         """CPU seconds of living threads, by group and name."""

@@ -142,7 +142,11 @@ def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
         "variants": beside_ours(results),
         "latency": [
             {"side": side, "p50_ms": p50, "p99_ms": 900.0, "runs": [{"batches": 7, "peak_pss_mib": {"redis": 34}}]}
-            for side, p50 in (("ours", 300.0), ("kafka", 200.0))
+            for side, p50 in (("ours", 150.0), ("kafka", 200.0))
+        ],
+        "idle": [
+            {"side": side, "core_percent": percent, "met": met, "runs": [{"redis": 0.0, "python-planning": percent}]}
+            for side, percent, met in (("ours", 0.62, True), ("kafka", 3.5, False))
         ],
         "commit": [
             {
@@ -157,8 +161,10 @@ def test_the_tables_tell_what_is_met_and_what_is_missed() -> None:
     lines = tables.spark_tables(document).splitlines()
     assert any(line.startswith("write  ") and "0.5" in line and line.endswith("missed") for line in lines)
     assert any(line.startswith("write ours-three-redis") and line.split()[-2:] == ["0.5", "0.5"] for line in lines)
-    assert any(line.startswith("ours ") and "1.5" in line and line.endswith("met") for line in lines)
+    assert any(line.startswith("ours ") and "0.75" in line and line.endswith("met") for line in lines)
     assert any(line.startswith("4 tasks, 4 segments") and line.endswith("met") for line in lines)
+    assert any(line.split() == ["ours", "0.62", "0.62", "<=", "1.0", "met"] for line in lines)
+    assert any(line.startswith("kafka ") and "3.50" in line and line.endswith("missed") for line in lines)
     assert any(line.startswith("write kafka") and line.endswith("12") for line in lines)
     assert any(line.startswith("latency kafka") and line.endswith("34") for line in lines)
     assert any(line.startswith("commit, 4 tasks") and line.endswith("56") for line in lines)

@@ -103,9 +103,10 @@ def test_sizes_are_not_mixed() -> None:
     ("case", "size_bytes", "aim"),
     [
         ("write", 100, 1.0),
-        ("stream-write", 10_000, 1.0),
+        ("stream-write", 10_000, 1.2),
         ("read-full", 100, 2.0),
-        ("read", 1_000, 1.2),
+        ("stream-read-full", 10_000, 1.6),
+        ("read", 1_000, 2.5),
         ("read", 5, None),
     ],
 )

@@ -43,6 +43,20 @@ def test_every_process_is_in_one_group_and_strangers_in_none() -> None:
     }
 
 
+def test_planners_of_a_server_are_of_the_session() -> None:
+    members = grouped(TABLE, 10, 20, {}, lambda pid: pid == 21, [30, 31])
+    assert members.pids["python-planning"] == [24, 30, 31]
+
+
+def test_processes_are_found_by_their_module_and_environment() -> None:
+    command = [sys.executable, "-m", "asyncio"]
+    with subprocess.Popen(command, env=os.environ | {"MARK": "here"}, stdin=subprocess.PIPE) as child:
+        eventually_blocking(lambda: processes.marked("asyncio", "MARK=here") == [child.pid], "the process", 10)
+        assert not processes.marked("asyncio", "MARK=there")
+        assert not processes.marked("asynci", "MARK=here")
+        child.kill()
+
+
 def test_seconds_of_workers_that_ended_are_not_lost() -> None:
     members = grouped(TABLE, 10, 20, {"redis": 30}, lambda pid: pid == 21)
     assert seconds_of(TABLE, members) == {
