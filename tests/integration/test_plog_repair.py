@@ -328,3 +328,25 @@ async def test_a_damaged_copy_that_is_made_new_leaves_nothing_of_the_old_one(own
     assert [len(keys_of(server, plog_id)) for server in own_redis_group] == [2, 2, 2]
     await log.close()
     await check_recovered(cpo, [history])
+
+
+async def test_a_recovery_goes_on_reading_a_copy_that_is_repaired_meanwhile(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair renames the copy: only what a later owner renames is lost to a reader."""
+    monkeypatch.setattr(repair, "look_s", 3600.0)  # it is run below
+    cpo, log, history = await started(own_redis_group)
+    own_redis_group[0].kill()
+    await write_frames(log, history, 10, sizes=(FRAME,))
+    await asyncio.to_thread(own_redis_group[0].start)
+    await log.close()
+    reader = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await reader.initialize()
+    entries = []
+    async for entry in reader.read():
+        entries.append(entry)
+        if len(entries) == 45:  # in the plog of which the first server has a part
+            await repair_of(reader).run_round()
+    check_history(entries, [history])
+    assert repair_of(reader).copied_bytes > 0
+    await close_all(reader)
