@@ -72,6 +72,7 @@ class Tier1MemoryWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
+            self._forget_replaced()
             for server in self._groups.servers:
                 if server not in self._asked:
                     self._asked.add(server)
@@ -79,6 +80,13 @@ class Tier1MemoryWatch(Service):
                     self.spawn(self._sample(server), "sample")
             self._groups.fade()
             await self._clock.sleep(period_s)
+
+    def _forget_replaced(self) -> None:
+        """Forget servers in whose places others were registered: their last samples would be reported for good."""
+        for server in self._connections.keys() - set(self._groups.servers):
+            self._connections.pop(server).abort()
+            self._groups.memory.pop(server, None)
+            self._answered_s.pop(server, None)
 
     async def _sample(self, server: str) -> None:
         """Read the memory of one server; without an answer nothing is known, and nothing held back."""

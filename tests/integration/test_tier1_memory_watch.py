@@ -92,6 +92,25 @@ async def test_a_drained_group_that_is_full_makes_no_checkpoints(own_redis: Redi
     await container.stop()
 
 
+async def test_a_server_that_was_replaced_is_forgotten(own_redis: RedisServer, tmp_path: Path) -> None:
+    """Its last sample would go on to be reported, and one that was nearly full would be for ever."""
+    with running_redis(tmp_path / "old") as old:
+        clock, group = ManualClock(), PersistenceGroup("group", (old.address,))
+        groups = ChoiceByUse([group])
+        watch = Tier1MemoryWatch(groups, StoreBackPressure(), ContainerRegistry(), clock)
+        await watch.start()
+        await eventually(lambda: set(groups.memory) == {old.address}, "a first sample")
+        groups.saw(PersistenceCluster("test", (PersistenceGroup("group", (own_redis.address,)),)))
+
+        async def replaced() -> bool:
+            await clock.advance(1.0)
+            return set(groups.memory) == {own_redis.address}
+
+        await eventually(replaced, "the samples of the new server alone", 5)
+        await eventually(lambda: b"connected_clients:1\r" in old.call("INFO", "clients"), "the connection is closed")
+        await watch.stop()
+
+
 async def test_appends_wait_only_when_no_group_is_left_for_new_plogs(own_redis: RedisServer, tmp_path: Path) -> None:
     with running_redis(tmp_path / "second") as second:
         clock, pressure = ManualClock(), StoreBackPressure()
