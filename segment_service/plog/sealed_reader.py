@@ -8,9 +8,10 @@ from typing import Final
 import structlog
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError, Unavailable
-from segment_service.plog.group_servers import Answers, GroupServers, is_away
+from segment_service.plog.group_servers import Answers, GroupServers
 from segment_service.plog.plog import PlogId, PlogStatus
 from segment_service.plog.plog_client import PlogClient, PlogMissing, StoredEntry
+from segment_service.plog.server_connections import ServerLost
 
 renames_max: Final = 10
 """Times that a copy is looked at again in one read, as its owner renamed it: to complete, to seal or to fence it."""
@@ -33,7 +34,9 @@ async def read_sealed(
             if isinstance(error, Fenced):
                 raise
             answers.errors[index] = error
-            is_copy_bad = not is_away(error) or isinstance(error, DataCorruption)
+            is_copy_bad = isinstance(error, DataCorruption) and not isinstance(error, ServerLost)
+            if is_copy_bad:
+                servers.damaged[index].add(plog_id)
             text = "a copy of a plog is to be repaired" if is_copy_bad else "a plog is read from another server"
             structlog.get_logger().warning(text, address=server.address, plog_id=str(plog_id), error=str(error))
     raise _verdict(answers, plog_id)

@@ -350,3 +350,59 @@ async def test_a_recovery_goes_on_reading_a_copy_that_is_repaired_meanwhile(
     check_history(entries, [history])
     assert repair_of(reader).copied_bytes > 0
     await close_all(reader)
+
+
+@pytest.mark.parametrize("kind", ["gap", "bytes"])
+async def test_a_copy_that_a_reader_found_damaged_is_repaired(own_redis_group: Servers, kind: str) -> None:
+    """It is sealed, and so looks well to the repair; the next damage to another copy would be a loss."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].plogs[0].plog_id
+    await log.close()
+    server = own_redis_group[0]
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
+    entry_id = next(line for line in answer if line.endswith(b"-0")).decode()
+    server.call("XDEL", stream, entry_id)
+    if kind == "bytes":
+        server.call("DEL", stream)
+        server.call("XADD", stream, "0-1", "h", "damage")
+        server.call("XADD", stream, entry_id, "s", "0", "d", "?" * int(entry_id.removesuffix("-0")))
+    reader, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await eventually(lambda: repair_of(reader).copied_bytes > 0, "the repair", repaired_max_s)
+    await repaired(reader)
+    await reader.close()
+    again, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    assert again._client is not None and not again._client.damaged("g0", 0), "it was read, and is well"
+    await again.close()
+
+
+async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].plogs[0].plog_id
+    await log.close()
+    own_redis_group[2].kill()
+    lengths = []
+    for server, count in zip(own_redis_group[:2], (2, 3), strict=True):
+        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", str(count)).split(b"\r\n")
+        server.call("XDEL", stream, [line for line in answer if line.endswith(b"-0")][-1].decode())
+        lengths.append(server.call("XLEN", stream))
+    reader = RedisDataLog(1, "reader", cpo, "test", SETTINGS)
+    await reader.initialize()
+    with pytest.raises(Unavailable):
+        async for _ in reader.read():
+            pass
+    with_reason = [server.address for server in own_redis_group]
+    await eventually(lambda: list(repair_of(reader).servers_out) == with_reason, "the repair waits", repaired_max_s)
+    await reader.close()
+    for server, length in zip(own_redis_group[:2], lengths, strict=True):
+        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        assert server.call("XLEN", stream) == length
+    await asyncio.to_thread(own_redis_group[2].start)
+    await check_recovered(cpo, [history])
