@@ -36,6 +36,8 @@ from segment_service.plog.server_connections import WAY_OUT, IdentityOf, ServerC
 
 read_page_bytes: Final = 4 * 1024 * 1024
 """Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
+trim_entries_max: Final = 1_000
+"""Entries that one script removes; Redis takes some thousand arguments."""
 move_attempts_max: Final = 10
 """Tries of a fence, seal or delete whose plog was renamed by somebody else in between."""
 
@@ -225,9 +227,12 @@ class PlogClient:
 
     async def trim(self, plog_id: PlogId, token: FenceToken, end: int, entry_ends: Sequence[int]) -> None:
         """Remove the entries that end at ``entry_ends``, all of them behind ``end``, where the next one goes then."""
-        ids = [f"{offset}-0" for offset in entry_ends]
-        last = f"{end}-0" if end else "0-1"
-        await (await self.connections.control()).run(TRIM, (self._keys(plog_id).stream(token),), last, *ids)
+        ids = [f"{end}-0" if end else "0-1", *(f"{offset}-0" for offset in sorted(entry_ends))]
+        while len(ids) > 1:  # the last ones first, so that the next entry has a place behind what is left at any time
+            rest = ids[:-trim_entries_max] if len(ids) > trim_entries_max else ids[:1]
+            connection = await self.connections.control()
+            await connection.run(TRIM, (self._keys(plog_id).stream(token),), rest[-1], *ids[len(rest) :])
+            ids = rest
 
     async def status(self, plog_id: PlogId) -> PlogStatus | None:
         """``None`` if the plog does not exist."""

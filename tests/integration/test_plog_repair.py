@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from pathlib import Path
 
@@ -378,6 +379,30 @@ async def test_a_copy_that_a_reader_found_damaged_is_repaired(own_redis_group: S
     check_history(entries, [history])
     assert again._client is not None and not again._client.damaged("g0", 0), "it was read, and is well"
     await again.close()
+
+
+async def test_a_damaged_copy_of_many_small_frames_is_repaired(own_redis_group: Servers) -> None:
+    """Redis takes some thousand arguments of a script, and a plog may hold many more entries behind a gap."""
+    cpo, log, history = await started(own_redis_group)
+    await write_frames(log, history, 10_000, sizes=(16,), window=256)
+    await write_frames(log, history, 20, sizes=(FRAME,))
+    await repaired(log)
+    assert log._manager is not None
+    plogs = log._manager.state.streams["data"].plogs
+    _, small = max(
+        ((behind.first_sequence - plog.first_sequence, plog) for plog, behind in itertools.pairwise(plogs)),
+        key=lambda found: found[0],
+    )
+    await log.close()
+    server = own_redis_group[0]
+    (stream,) = [key for key in keys_of(server, small.plog_id) if not key.endswith(":m")]
+    answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
+    server.call("XDEL", stream, next(line for line in answer if line.endswith(b"-0")).decode())
+    reader, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await eventually(lambda: repair_of(reader).copied_bytes > 0, "the repair", repaired_max_s)
+    await repaired(reader)
+    await reader.close()
 
 
 async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_redis_group: Servers) -> None:
