@@ -35,7 +35,10 @@ from segment_service.plog.redis_connection import Reply
 from segment_service.plog.server_connections import WAY_OUT, IdentityOf, ServerConnections
 
 read_page_bytes: Final = 4 * 1024 * 1024
-"""Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
+"""Bytes asked for by one range read; ids are byte offsets."""
+read_page_entries_max: Final = 500
+"""Entries of one range read. All of a page are decoded and checked in one turn of the loop, three copies of them where
+there are three servers: that takes up to 30 ms, however small they are."""
 trim_entries_max: Final = 1_000
 """Entries that one script removes; Redis takes some thousand arguments."""
 move_attempts_max: Final = 10
@@ -354,7 +357,7 @@ class PlogClient:
             after = "(0-1" if position == 0 else f"({position}-0"
             page_end = min(end, position + page_bytes)
             connection = await self.connections.control()
-            page = await connection.call("XRANGE", stream, after, f"{page_end}-0")
+            page = await connection.call("XRANGE", stream, after, f"{page_end}-0", "COUNT", read_page_entries_max)
             if not page:
                 page = await connection.call("XRANGE", stream, after, f"{end}-0", "COUNT", 1)
             if not page:
