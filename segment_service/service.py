@@ -153,6 +153,7 @@ class SegmentStoreProcess(Service):
         self._settings_watch = Tier1SettingsWatch(
             self._parts.groups,
             self.back_pressure,
+            self.registry.log_groups,
             self._parts.clock,
             config.redis.access(),
             is_off=config.tier1.allow_unsafe_redis,

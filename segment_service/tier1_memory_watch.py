@@ -30,9 +30,10 @@ HELD_BY: Final = "tier1"
 class Tier1MemoryWatch(Service):
     """Samples every server on a connection of its own, and closes or opens the back-pressure of the store.
 
-    Looks at all groups that hold plogs. While one is short of memory the containers write checkpoints, at which Tier 1
-    can be truncated; appends wait once no group is left that new plogs may go to. When nothing of this store waits for
-    Tier 2, holding appends back would free nothing: they go on, up to the limit, where the logs wait by themselves.
+    Looks at the groups that hold plogs of this store or may get some. While one is short of memory the containers write
+    checkpoints, at which Tier 1 can be truncated; appends wait once no group is left that new plogs may go to. When
+    nothing of this store waits for Tier 2, holding appends back would free nothing: they go on, up to the limit, where
+    the logs wait by themselves.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Tier1MemoryWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
+            self._forget_replaced()
             for server in self._groups.servers:
                 if server not in self._asked:
                     self._asked.add(server)
@@ -78,6 +80,13 @@ class Tier1MemoryWatch(Service):
                     self.spawn(self._sample(server), "sample")
             self._groups.fade()
             await self._clock.sleep(period_s)
+
+    def _forget_replaced(self) -> None:
+        """Forget servers in whose places others were registered: their last samples would be reported for good."""
+        for server in self._connections.keys() - set(self._groups.servers):
+            self._connections.pop(server).abort()
+            self._groups.memory.pop(server, None)
+            self._answered_s.pop(server, None)
 
     async def _sample(self, server: str) -> None:
         """Read the memory of one server; without an answer nothing is known, and nothing held back."""
@@ -101,6 +110,8 @@ class Tier1MemoryWatch(Service):
 
     def _decide(self) -> None:
         short = {name for name in self._groups.groups if self._groups.is_short(name, appends_share_max)}
+        if short:  # a drained group is others' business
+            short &= self._groups.needed(self._registry.log_groups()).keys()
         is_short = short.issuperset(self._groups.candidates(tuple(self._groups.groups)))
         is_short = is_short and self._back_pressure.bytes > 0
         if is_short != (HELD_BY in self._back_pressure.held_by):

@@ -6,6 +6,7 @@ go on acknowledging what a crash of the machine takes away.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from pravega_common.errors import ConfigurationError, PravegaError
@@ -25,16 +26,19 @@ HELD_BY: Final = "tier1-settings"
 
 
 class Tier1SettingsWatch(Service):
-    """Audits every server again and again, on a connection of its own; fails with ``ConfigurationError``.
+    """Audits the servers of the groups that get new plogs, and of those that containers have plogs in
+    (``used_groups``), again and again, on a connection of its own to each; fails with ``ConfigurationError``.
 
     A store that fails is started again by who runs it, and refuses the server until its settings are right. A server
-    that does not answer acknowledges nothing: it is left to the logs. ``is_off`` says that unsafe servers are allowed.
+    that does not answer acknowledges nothing: it is left to the logs. A drained group stays registered, and its servers
+    may serve others. ``is_off`` says that unsafe servers are allowed.
     """
 
     def __init__(
         self,
         groups: ChoiceByUse,
         back_pressure: StoreBackPressure,
+        used_groups: Callable[[], Iterable[str]],
         clock: Clock,
         access: RedisAccess = OPEN_ACCESS,
         *,
@@ -43,6 +47,7 @@ class Tier1SettingsWatch(Service):
         super().__init__("tier1-settings")
         self._groups = groups
         self._back_pressure = back_pressure
+        self._used_groups = used_groups
         self._clock = clock
         self._access = access
         self._is_off = is_off
@@ -61,7 +66,8 @@ class Tier1SettingsWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
-            for server in self._groups.servers:
+            needed = self._groups.needed(self._used_groups())
+            for server in (server for servers in needed.values() for server in servers):
                 if server not in self._asked:
                     self._asked.add(server)
                     self.spawn(self._audit(server), "audit")

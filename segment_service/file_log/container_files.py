@@ -27,7 +27,7 @@ from segment_service.file_log.layout import (
     mark_bytes,
 )
 from segment_service.file_log.log_state import FileLogState, StateFile
-from segment_service.file_log.plog_writer import DiskFull, Frame, PlogWriter
+from segment_service.file_log.plog_writer import DiskFull, Frame, PlogWriter, refusing_when_full
 from segment_service.file_log.scan import RecoveredEnd, find_end, read_slice
 from segment_service.plog.chain import Chain
 from segment_service.plog.plog_client import StoredEntry
@@ -263,7 +263,8 @@ class ContainerFiles:
         temporary = self._folder / _TEMPORARY
         plog = PlogWriter(header, temporary, self._plog_bytes, self._files)
         try:
-            self._files.rename(temporary, self._path(number))
+            with refusing_when_full(f"plog {number}: no room for its name"):
+                self._files.rename(temporary, self._path(number))
             self._files.sync_folder(self._folder)
             failpoint(FILE_NAMED)
             self._state = self._state_file.write(replace(state, last_number=number, acked=entries))

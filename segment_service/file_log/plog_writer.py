@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,18 @@ ENTRIES_SYNCED: Final = register("file_log.entries_synced")
 
 class DiskFull(Exception):
     """The file system has no room for what was to be written; nothing was changed. Never leaves this package."""
+
+
+@contextmanager
+def refusing_when_full(what: str) -> Iterator[None]:
+    """Raises ``DiskFull`` if a call that changes nothing then finds no room: not every file system keeps some for names
+    and nodes of files."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise DiskFull(f"{what}: {error.strerror}") from error
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,8 @@ class PlogWriter:
         self._plog_bytes = plog_bytes
         self._files = files
         self._allocated = 0
-        self._descriptor = files.create(path)
+        with refusing_when_full(f"plog {header.number}: no room for its file"):
+            self._descriptor = files.create(path)
         try:
             self._allocate(header_bytes)
             write_all(files, self._descriptor, [encode_header(header)], 0)

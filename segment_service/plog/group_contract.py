@@ -178,6 +178,10 @@ class PersistenceGroupClient(Protocol):
         is asked."""
         ...
 
+    def damaged(self, index: int) -> set[PlogId]:
+        """Returns the sealed plogs whose copy on one server a reader found damaged; the repair takes them out."""
+        ...
+
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         """Every plog of a container that a server of a majority has, in no order."""
         ...

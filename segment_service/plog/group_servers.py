@@ -12,6 +12,7 @@ import structlog
 from pravega_common.errors import DataCorruption, Fenced, PravegaError, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.plog.append_quorum import majority_of
+from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import AppendRefused, PlogClient, PlogMissing
 from segment_service.plog.redis_connection import ReplyError
 from segment_service.plog.server_connections import ServerLost
@@ -73,6 +74,8 @@ class GroupServers:
     def __init__(self, clients: Sequence[PlogClient]) -> None:
         self.clients = tuple(clients)
         self.majority = majority_of(len(clients))
+        self.damaged: tuple[set[PlogId], ...] = tuple(set() for _ in clients)
+        """For each server the sealed plogs of which a reader found its copy damaged; the repair takes them out."""
         self._away_until_s = [0.0] * len(clients)
         self._stragglers: dict[asyncio.Task[object], int] = {}
         self._lost: dict[int, PravegaError] = {}
@@ -97,6 +100,7 @@ class GroupServers:
         self._away_until_s[index] = 0.0
         self._lost.pop(index, None)
         self._failing.discard(index)
+        self.damaged[index].clear()
 
     def is_near(self, index: int) -> bool:
         """Whether the server answered lately, or was not asked."""

@@ -94,6 +94,10 @@ class PersistenceClient:
         """See ``PersistenceGroupClient.delete_left``."""
         await self._groups[group].delete_left(index)
 
+    def damaged(self, group: str, index: int) -> set[PlogId]:
+        """See ``PersistenceGroupClient.damaged``."""
+        return self._groups[group].damaged(index)
+
     @property
     def groups(self) -> list[PersistenceGroupClient]:
         return list(self._groups.values())

@@ -35,7 +35,12 @@ from segment_service.plog.redis_connection import Reply
 from segment_service.plog.server_connections import WAY_OUT, IdentityOf, ServerConnections
 
 read_page_bytes: Final = 4 * 1024 * 1024
-"""Bytes asked for by one range read; ids are byte offsets, so a page is bounded by bytes and not by a count."""
+"""Bytes asked for by one range read; ids are byte offsets."""
+read_page_entries_max: Final = 500
+"""Entries of one range read. All of a page are decoded and checked in one turn of the loop, three copies of them where
+there are three servers: that takes up to 30 ms, however small they are."""
+trim_entries_max: Final = 1_000
+"""Entries that one script removes; Redis takes some thousand arguments."""
 move_attempts_max: Final = 10
 """Tries of a fence, seal or delete whose plog was renamed by somebody else in between."""
 
@@ -225,9 +230,12 @@ class PlogClient:
 
     async def trim(self, plog_id: PlogId, token: FenceToken, end: int, entry_ends: Sequence[int]) -> None:
         """Remove the entries that end at ``entry_ends``, all of them behind ``end``, where the next one goes then."""
-        ids = [f"{offset}-0" for offset in entry_ends]
-        last = f"{end}-0" if end else "0-1"
-        await (await self.connections.control()).run(TRIM, (self._keys(plog_id).stream(token),), last, *ids)
+        ids = [f"{end}-0" if end else "0-1", *(f"{offset}-0" for offset in sorted(entry_ends))]
+        while len(ids) > 1:  # the last ones first, so that the next entry has a place behind what is left at any time
+            rest = ids[:-trim_entries_max] if len(ids) > trim_entries_max else ids[:1]
+            connection = await self.connections.control()
+            await connection.run(TRIM, (self._keys(plog_id).stream(token),), rest[-1], *ids[len(rest) :])
+            ids = rest
 
     async def status(self, plog_id: PlogId) -> PlogStatus | None:
         """``None`` if the plog does not exist."""
@@ -349,7 +357,7 @@ class PlogClient:
             after = "(0-1" if position == 0 else f"({position}-0"
             page_end = min(end, position + page_bytes)
             connection = await self.connections.control()
-            page = await connection.call("XRANGE", stream, after, f"{page_end}-0")
+            page = await connection.call("XRANGE", stream, after, f"{page_end}-0", "COUNT", read_page_entries_max)
             if not page:
                 page = await connection.call("XRANGE", stream, after, f"{end}-0", "COUNT", 1)
             if not page:

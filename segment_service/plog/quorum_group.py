@@ -264,6 +264,9 @@ class QuorumGroup:
     async def delete_left(self, index: int) -> None:
         await self._left[index].delete()
 
+    def damaged(self, index: int) -> set[PlogId]:
+        return self._servers.damaged[index]
+
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         answers = await self._servers.ask(lambda _, server: server.list_plogs(container_id))
         self._require_majority(answers, f"listing the plogs of container {container_id}")

@@ -297,6 +297,7 @@ class _OwnedPlogs:
         self._client = client
         self.move_server = client.move_server
         self.delete_left = client.delete_left
+        self.damaged = client.damaged
 
     def sealed_plogs(self) -> list[PlogRecord]:
         return [plog for plog in self._manager.state.streams[stream_name].plogs if plog.sealed]

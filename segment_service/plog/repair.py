@@ -1,7 +1,8 @@
 """Repairs the copies of a container's sealed plogs on servers that are behind, came back empty or were replaced.
 
 The owner of the log does it in the background. A sealed plog is looked at once on each server of its group, and again
-after that was restarted; a copy that is missing, shorter or damaged is completed from the others. A server whose
+after that was restarted; a copy that is missing or shorter is completed from the others, and so is one that a reader
+found damaged. A server whose
 identity is not the one on record is lost: its answers count for no majority. It gets an identity if it has none, then
 all sealed plogs of the container, and only then its identity takes the place of the recorded one; after that the log
 goes on in plogs that include it.
@@ -40,7 +41,7 @@ from segment_service.plog.server_connections import ServerLost
 look_s: Final = 2.0
 """Pause between two rounds; a round in which nothing is to be done asks no server that is connected."""
 repair_bytes_per_s: Final = 64 * 1024 * 1024
-"""Bytes a second that the repair of one log copies at most; one entry, at most 2 MiB, is on its way at a time."""
+"""Bytes a second that the repair of one log reads at most; one entry, at most 2 MiB, is on its way at a time."""
 
 SERVER_MOVED = register("plog.repair.server_moved")
 COPY_REPAIRED = register("plog.repair.copy_repaired")
@@ -97,6 +98,10 @@ class RepairedLog(Protocol):
 
     async def delete_left(self, group: str, index: int) -> None:
         """See ``PersistenceGroupClient.delete_left``."""
+        ...
+
+    def damaged(self, group: str, index: int) -> set[PlogId]:
+        """See ``PersistenceGroupClient.damaged``."""
         ...
 
     async def include_all(self) -> None:
@@ -180,7 +185,9 @@ class LogRepair(Service):
             await self._registered.look()
         for server in self._servers:
             known = {record.plog_id for record in self._sealed_plogs()}
-            server.whole &= known
+            damaged = self._damaged(server)
+            damaged &= known
+            server.whole &= known - damaged
             try:
                 await self._look(server)
             except PravegaError as error:
@@ -249,7 +256,12 @@ class LogRepair(Service):
         for record in self._sealed_plogs():
             if record.plog_id.group == server.group.name and record.plog_id not in server.whole:
                 await self._repair(server, target, record)
+                self._damaged(server).discard(record.plog_id)
                 server.whole.add(record.plog_id)
+
+    def _damaged(self, server: _Server) -> set[PlogId]:
+        """The plogs of which a reader found the server's copy damaged."""
+        return self._plogs.damaged(server.group.name, server.index)
 
     async def _replace(self, server: _Server) -> None:
         """Fill a server that is not the one on record, and admit its identity in the place of that."""
@@ -304,9 +316,13 @@ class LogRepair(Service):
         status = await target.status(plog_id)
         if status is not None and status.token.epoch > self._epoch:
             raise Fenced(f"plog {plog_id}: epoch {status.token.epoch} took over")
-        if status is not None and status.sealed == sealed:
+        is_damaged = plog_id in self._damaged(server)
+        if status is not None and status.sealed == sealed and not is_damaged:
             return
         others = [one.client for one in self._servers if one.group is server.group and one is not server]
+        if is_damaged:  # what is intact in it is given up below: only if the others have it all
+            async for entry in read_sealed(GroupServers(others), plog_id, self._epoch, 0, sealed):
+                await self._clock.sleep(len(entry.data) / repair_bytes_per_s)
         source, found = await self._source(others, plog_id)
         token, end = await self._prepare(target, source, plog_id, sealed, status, found)
         async for entry in read_sealed(GroupServers(others), plog_id, self._epoch, end, sealed):

@@ -99,6 +99,9 @@ class SingleServerGroup:
     async def delete_left(self, index: int) -> None:
         await self._left.delete()
 
+    def damaged(self, index: int) -> set[PlogId]:
+        return set()
+
     async def list_plogs(self, container_id: int) -> list[PlogId]:
         return await self._server.list_plogs(container_id)
 

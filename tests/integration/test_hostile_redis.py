@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO, audit_period_s
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
@@ -23,7 +23,7 @@ from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually, eventually_blocking
 from tests.support.fakes.clock import ManualClock
 from tests.support.server_fixtures import own_redis as own_redis
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, running_redis
 
 store_end_max_s = 60.0
 WEAKENED = [("appendfsync", "everysec"), ("appendonly", "no"), ("maxmemory-policy", "allkeys-lru")]
@@ -33,7 +33,7 @@ WEAKENED = [("appendfsync", "everysec"), ("appendonly", "no"), ("maxmemory-polic
 async def test_a_server_that_is_weakened_later_is_noticed(own_redis: RedisServer, name: str, value: str) -> None:
     clock, pressure = ManualClock(), StoreBackPressure()
     groups = ChoiceByUse([PersistenceGroup("group", (own_redis.address,))])
-    watch = Tier1SettingsWatch(groups, pressure, clock, is_off=False)
+    watch = Tier1SettingsWatch(groups, pressure, set, clock, is_off=False)
     failures: list[BaseException] = []
     watch.on_failure(failures.append)
     await watch.start()
@@ -54,7 +54,7 @@ async def test_a_server_that_is_weakened_later_is_noticed(own_redis: RedisServer
 async def test_a_server_that_is_away_is_left_to_the_logs(own_redis: RedisServer) -> None:
     clock, pressure = ManualClock(), StoreBackPressure()
     groups = ChoiceByUse([PersistenceGroup("group", (own_redis.address,))])
-    watch = Tier1SettingsWatch(groups, pressure, clock, is_off=False)
+    watch = Tier1SettingsWatch(groups, pressure, set, clock, is_off=False)
     await watch.start()
     own_redis.kill()
     for _ in range(3):
@@ -64,6 +64,30 @@ async def test_a_server_that_is_away_is_left_to_the_logs(own_redis: RedisServer)
         await clock.advance(tier1_settings_watch.period_s)
     assert watch.failure is None and pressure.is_open
     await watch.stop()
+
+
+async def test_a_server_of_a_drained_group_is_looked_at_while_plogs_are_there(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    """A group stays registered for good, and its servers may serve somebody else one day."""
+    with running_redis(tmp_path / "drained") as drained:
+        clock, pressure, used = ManualClock(), StoreBackPressure(), set[str]()
+        kept, left = (PersistenceGroup(name, (one.address,)) for name, one in (("a", own_redis), ("b", drained)))
+        groups = ChoiceByUse([kept])
+        groups.saw(PersistenceCluster("test", (kept, left)))
+        watch = Tier1SettingsWatch(groups, pressure, lambda: used, clock, is_off=False)
+        failures: list[BaseException] = []
+        watch.on_failure(failures.append)
+        drained.call("CONFIG", "SET", "appendfsync", "everysec")
+        await watch.start()
+        for _ in range(3):
+            await eventually(lambda: not watch._asked, "the answers of both servers")
+            await clock.advance(tier1_settings_watch.period_s)
+        assert not failures and pressure.is_open
+        used.add("b")
+        await clock.advance(tier1_settings_watch.period_s)
+        await eventually(lambda: bool(failures), "the end of the watch")
+        assert drained.address in str(failures[0])
 
 
 async def test_a_control_plane_that_is_weakened_later_is_refused(own_redis: RedisServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import uvloop
@@ -13,7 +14,8 @@ from segment_service.maintenance import plog_census
 from segment_service.maintenance.log_reading import LogChanged
 from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.plog.metadata_records import FullRecord
-from segment_service.plog.plog_client import PlogSettings
+from segment_service.plog.plog_client import PlogSettings, read_page_entries_max
+from segment_service.plog.redis_connection import RedisConnection
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
 from tests.support.log_history import (
@@ -248,6 +250,32 @@ async def test_truncation_frees_whole_plogs(own_redis: RedisServer) -> None:
     await log.close()
     new, entries = await recover(cpo, SETTINGS)
     assert [entry.address for entry in entries] == [history.acked[number] for number in range(95, 100)]
+    await close_all(new)
+
+
+async def test_a_recovery_of_many_small_frames_takes_turns_with_the_loop(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of 4 MiB may hold 20,000 of them; every log of the store would wait until they are all checked."""
+    cpo = await shared_cpo(own_redis.address)
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    history = WriterHistory(0)
+    await write_frames(log, history, 2_000, sizes=(16,), window=256)
+    await log.close()
+    pages: list[int] = []
+    call = RedisConnection.call
+
+    async def noted(connection: RedisConnection, *args: str | int) -> Any:
+        reply = await call(connection, *args)
+        if args[0] == "XRANGE":
+            pages.append(len(reply))
+        return reply
+
+    monkeypatch.setattr(RedisConnection, "call", noted)
+    new, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    assert max(pages) == read_page_entries_max < len(entries)
     await close_all(new)
 
 

@@ -13,7 +13,7 @@ from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.buffer import Buffer
 from segment_service.maintenance.redis_log_reading import RedisLogSource
-from segment_service.plog import log_stream
+from segment_service.plog import log_stream, repair
 from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.metadata_manager import MetadataManager
@@ -259,7 +259,10 @@ async def test_an_end_that_a_restarted_server_may_hide_is_waited_for(own_redis_g
     await check_recovered(cpo, [history])
 
 
-async def test_damage_on_one_server_is_read_from_another_and_on_all_it_is_reported(own_redis_group: Servers) -> None:
+async def test_damage_on_one_server_is_read_from_another_and_on_all_it_is_reported(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair, "look_s", 3600.0)  # it would make the damaged copies new
     cpo, log, history = await started(own_redis_group)
     await log.close()
     log, _ = await recover(cpo, SETTINGS)

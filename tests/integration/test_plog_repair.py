@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from pathlib import Path
 
@@ -327,4 +328,106 @@ async def test_a_damaged_copy_that_is_made_new_leaves_nothing_of_the_old_one(own
     assert repair_of(log).copied_bytes > 0
     assert [len(keys_of(server, plog_id)) for server in own_redis_group] == [2, 2, 2]
     await log.close()
+    await check_recovered(cpo, [history])
+
+
+async def test_a_recovery_goes_on_reading_a_copy_that_is_repaired_meanwhile(
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair renames the copy: only what a later owner renames is lost to a reader."""
+    monkeypatch.setattr(repair, "look_s", 3600.0)  # it is run below
+    cpo, log, history = await started(own_redis_group)
+    own_redis_group[0].kill()
+    await write_frames(log, history, 10, sizes=(FRAME,))
+    await asyncio.to_thread(own_redis_group[0].start)
+    await log.close()
+    reader = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await reader.initialize()
+    entries = []
+    async for entry in reader.read():
+        entries.append(entry)
+        if len(entries) == 45:  # in the plog of which the first server has a part
+            await repair_of(reader).run_round()
+    check_history(entries, [history])
+    assert repair_of(reader).copied_bytes > 0
+    await close_all(reader)
+
+
+@pytest.mark.parametrize("kind", ["gap", "bytes"])
+async def test_a_copy_that_a_reader_found_damaged_is_repaired(own_redis_group: Servers, kind: str) -> None:
+    """It is sealed, and so looks well to the repair; the next damage to another copy would be a loss."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].plogs[0].plog_id
+    await log.close()
+    server = own_redis_group[0]
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
+    entry_id = next(line for line in answer if line.endswith(b"-0")).decode()
+    server.call("XDEL", stream, entry_id)
+    if kind == "bytes":
+        server.call("DEL", stream)
+        server.call("XADD", stream, "0-1", "h", "damage")
+        server.call("XADD", stream, entry_id, "s", "0", "d", "?" * int(entry_id.removesuffix("-0")))
+    reader, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await eventually(lambda: repair_of(reader).copied_bytes > 0, "the repair", repaired_max_s)
+    await repaired(reader)
+    await reader.close()
+    again, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    assert again._client is not None and not again._client.damaged("g0", 0), "it was read, and is well"
+    await again.close()
+
+
+async def test_a_damaged_copy_of_many_small_frames_is_repaired(own_redis_group: Servers) -> None:
+    """Redis takes some thousand arguments of a script, and a plog may hold many more entries behind a gap."""
+    cpo, log, history = await started(own_redis_group)
+    await write_frames(log, history, 10_000, sizes=(16,), window=256)
+    await write_frames(log, history, 20, sizes=(FRAME,))
+    await repaired(log)
+    assert log._manager is not None
+    plogs = log._manager.state.streams["data"].plogs
+    _, small = max(
+        ((behind.first_sequence - plog.first_sequence, plog) for plog, behind in itertools.pairwise(plogs)),
+        key=lambda found: found[0],
+    )
+    await log.close()
+    server = own_redis_group[0]
+    (stream,) = [key for key in keys_of(server, small.plog_id) if not key.endswith(":m")]
+    answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
+    server.call("XDEL", stream, next(line for line in answer if line.endswith(b"-0")).decode())
+    reader, entries = await recover(cpo, SETTINGS)
+    check_history(entries, [history])
+    await eventually(lambda: repair_of(reader).copied_bytes > 0, "the repair", repaired_max_s)
+    await repaired(reader)
+    await reader.close()
+
+
+async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_redis_group: Servers) -> None:
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].plogs[0].plog_id
+    await log.close()
+    own_redis_group[2].kill()
+    lengths = []
+    for server, count in zip(own_redis_group[:2], (2, 3), strict=True):
+        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", str(count)).split(b"\r\n")
+        server.call("XDEL", stream, [line for line in answer if line.endswith(b"-0")][-1].decode())
+        lengths.append(server.call("XLEN", stream))
+    reader = RedisDataLog(1, "reader", cpo, "test", SETTINGS)
+    await reader.initialize()
+    with pytest.raises(Unavailable):
+        async for _ in reader.read():
+            pass
+    with_reason = [server.address for server in own_redis_group]
+    await eventually(lambda: list(repair_of(reader).servers_out) == with_reason, "the repair waits", repaired_max_s)
+    await reader.close()
+    for server, length in zip(own_redis_group[:2], lengths, strict=True):
+        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        assert server.call("XLEN", stream) == length
+    await asyncio.to_thread(own_redis_group[2].start)
     await check_recovered(cpo, [history])

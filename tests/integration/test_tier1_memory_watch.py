@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.services.cluster.cpo import PersistenceGroup
+from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.container.registry import ContainerRegistry
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
@@ -69,6 +69,46 @@ async def test_containers_write_a_checkpoint_where_tier1_can_be_truncated(
     await watch.stop()
     assert kit.back_pressure.is_open
     await container.stop()
+
+
+async def test_a_drained_group_that_is_full_makes_no_checkpoints(own_redis: RedisServer, tmp_path: Path) -> None:
+    """Truncation frees nothing there: no log of this store has plogs in it."""
+    kit, clock, registry = ContainerKit(), ManualClock(), ContainerRegistry()
+    container = await kit.open()
+    registry.add(container)
+    await container.create_segment("s")
+    await container.append("s", [bytes(2_000_000)])
+    with running_redis(tmp_path / "drained") as drained:
+        drained.call("CONFIG", "SET", "maxmemory", str(1024 * 1024))
+        kept, left = (PersistenceGroup(name, (one.address,)) for name, one in (("a", own_redis), ("b", drained)))
+        groups = ChoiceByUse([kept])
+        groups.saw(PersistenceCluster("test", (kept, left)))
+        watch = Tier1MemoryWatch(groups, kit.back_pressure, registry, clock)
+        await watch.start()
+        await eventually(lambda: len(groups.memory) == 2, "a first sample of both")
+        await container.durable_log.barrier()
+        assert container.durable_log.checkpoints_total == 1
+        await watch.stop()
+    await container.stop()
+
+
+async def test_a_server_that_was_replaced_is_forgotten(own_redis: RedisServer, tmp_path: Path) -> None:
+    """Its last sample would go on to be reported, and one that was nearly full would be for ever."""
+    with running_redis(tmp_path / "old") as old:
+        clock, group = ManualClock(), PersistenceGroup("group", (old.address,))
+        groups = ChoiceByUse([group])
+        watch = Tier1MemoryWatch(groups, StoreBackPressure(), ContainerRegistry(), clock)
+        await watch.start()
+        await eventually(lambda: set(groups.memory) == {old.address}, "a first sample")
+        groups.saw(PersistenceCluster("test", (PersistenceGroup("group", (own_redis.address,)),)))
+
+        async def replaced() -> bool:
+            await clock.advance(1.0)
+            return set(groups.memory) == {own_redis.address}
+
+        await eventually(replaced, "the samples of the new server alone", 5)
+        await eventually(lambda: b"connected_clients:1\r" in old.call("INFO", "clients"), "the connection is closed")
+        await watch.stop()
 
 
 async def test_appends_wait_only_when_no_group_is_left_for_new_plogs(own_redis: RedisServer, tmp_path: Path) -> None:

@@ -94,6 +94,33 @@ async def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     assert [int(payload[:3]) for payload in await payloads_at(tmp_path)] == list(range(20))
 
 
+@pytest.mark.parametrize("refused", ["create", "rename"])
+async def test_a_disk_without_room_for_one_more_name_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """A file system may have no room for the node of a file, or for its name in the folder."""
+    files, clock = FaultyFiles(), ManualClock()
+    call = getattr(files, refused)
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    async with folder_at(tmp_path, files) as folder:
+        log = await log_in(folder, clock)
+        await log.append([bytes(40_000)])
+        monkeypatch.setattr(files, refused, refuse)
+        waiting = log.append([bytes(40_000)])  # goes to another file
+        full = asyncio.ensure_future(log.wait_full())
+        await asyncio.wait({full, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        assert log.is_full and not waiting.done()
+        monkeypatch.setattr(files, refused, call)
+        await clock.advance(2)
+        address = await asyncio.wait_for(waiting, 10)
+        assert address.plog_number == 1
+        await log.close()
+    assert len(await payloads_at(tmp_path)) == 2
+
+
 async def test_the_reserve_lets_a_full_log_be_truncated(tmp_path: Path) -> None:
     """What waits and the checkpoint behind it go to a new file; truncation there frees all before, and the reserve."""
     files, clock = FaultyFiles(), ManualClock()
