@@ -53,7 +53,7 @@ async def _copy_head(store: SegmentStore, table: TableSegment) -> None:
         taken, values, end = await _select_from_log(store, table, index)
     else:
         taken, end = _select(table, index)
-        values = await read_values(store, table.name, taken)
+        values = await read_values(store, table, taken)
     await table.index.bring([key for key, _ in taken])
     if table.is_stale or not table.index.is_resident(key for key, _ in taken):
         return
@@ -101,7 +101,7 @@ async def _select_from_log(
     values: list[bytes] = []
     start = end = table.compacted_to
     copied = 0
-    async with aclosing(read_records(store, table.name, start, min(index.covered, table.indexed_to))) as parts:
+    async with aclosing(read_records(store, table, start, min(index.covered, table.indexed_to))) as parts:
         async for records in parts:
             live = await index.find([record.key for record in records])
             if live is None:
