@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated
+from pravega_common.errors import DataCorruption, SegmentNotFound, SegmentTruncated, Unavailable
 from pravega_common.event_index import (
     LENGTH,
     RecordPage,
@@ -42,19 +42,23 @@ class BoundaryLocator:
 
     async def locate(self, segment: SegmentMetadata, offset: int) -> int:
         """The smallest known event boundary at or after ``offset``; the segment's length if none is known.
-        ``DataCorruption`` if the index cannot be read: it may know one."""
+        ``DataCorruption`` if the index cannot be read: it may know one. ``Unavailable`` if it changes all the time."""
         unread = unread_index(self._metadata, segment)
         if unread is not None:
             raise DataCorruption(f"{segment.name}: its event index cannot be read: {unread}")
-        target = max(offset, segment.start_offset)
         for _ in range(attempts_max):
+            if segment.is_deleted or segment.is_merged:
+                raise SegmentNotFound(segment.name)
+            target = max(offset, segment.start_offset)
             try:
                 found = await self._in_index(segment, target)
             except (SegmentTruncated, SegmentNotFound):
                 continue
-            if found is not None:
-                return found
-            break
+            return self._behind_index(segment, target) if found is None else found
+        # Not what follows the index: it may lie far beyond the boundary that was asked for.
+        raise Unavailable(f"{segment.name}: its event index changed {attempts_max} times while it was searched")
+
+    def _behind_index(self, segment: SegmentMetadata, target: int) -> int:
         marks = self._metadata.boundaries.marks_of(segment)
         position = bisect_left(marks, target, key=lambda mark: mark.length)
         return marks[position].length if position < len(marks) else segment.length
@@ -74,11 +78,18 @@ class BoundaryLocator:
         return max(number - 1, index.start_offset // index_record_bytes)
 
     async def _search(self, index: SegmentMetadata, length: int) -> int:
-        """Number of the first record of at least this length; that behind the last one if all are shorter."""
-        first, end = index.start_offset // index_record_bytes, index.length // index_record_bytes
-        search = RecordSearch(first, end, LENGTH, length)
+        """Number of the first record of at least this length; that behind the last one if all are shorter.
+        ``SegmentTruncated``, ``SegmentNotFound`` if the index is truncated or deleted meanwhile: the search may want
+        what is gone, and a read by name would be one of an index that was made since, maybe behind its end."""
+        start = index.start_offset
+        search = RecordSearch(start // index_record_bytes, index.length // index_record_bytes, LENGTH, length)
         while (wanted := search.wanted) is not None:
-            search.feed(await self._page(index, wanted))
+            page = await self._page(index, wanted)
+            if index.is_deleted:
+                raise SegmentNotFound(index.name)
+            if index.start_offset != start:
+                raise SegmentTruncated(index.name, index.start_offset, start)
+            search.feed(page)
         return search.found
 
     async def _page(self, index: SegmentMetadata, number: int) -> RecordPage:

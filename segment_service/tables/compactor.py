@@ -10,6 +10,7 @@ from typing import Final
 from pravega_common.errors import PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.segment_store import SegmentStore
+from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.key_index import KeyIndex, Slot
 from segment_service.tables.log_reader import read_records, read_values
 from segment_service.tables.paged_index import PagedKeyIndex
@@ -19,7 +20,8 @@ from segment_service.tables.writer import append_batch
 COPIED = register("tables.compactor.copied")
 
 compaction_copy_bytes_max: Final = 256 * 1024
-"""Live bytes that one round copies; the last record may go beyond."""
+"""Live bytes that one round copies, of whole records: keys without values are bytes, too. The last record may go
+beyond."""
 compaction_read_bytes_max: Final = 8 * 1024 * 1024
 """Bytes of log that one round reads to find them, in a table whose index is in Tier 2."""
 
@@ -51,7 +53,7 @@ async def _copy_head(store: SegmentStore, table: TableSegment) -> None:
         taken, values, end = await _select_from_log(store, table, index)
     else:
         taken, end = _select(table, index)
-        values = await read_values(store, table.name, taken)
+        values = await read_values(store, table, taken)
     await table.index.bring([key for key, _ in taken])
     if table.is_stale or not table.index.is_resident(key for key, _ in taken):
         return
@@ -87,7 +89,7 @@ def _select(table: TableSegment, index: KeyIndex) -> tuple[list[tuple[bytes, Slo
         if copied >= compaction_copy_bytes_max:
             return taken, slot.offset
         taken.append((key, slot))
-        copied += slot.value_length
+        copied += record_size(len(key), slot.value_length)
     return taken, table.indexed_to
 
 
@@ -99,7 +101,7 @@ async def _select_from_log(
     values: list[bytes] = []
     start = end = table.compacted_to
     copied = 0
-    async with aclosing(read_records(store, table.name, start, min(index.covered, table.indexed_to))) as parts:
+    async with aclosing(read_records(store, table, start, min(index.covered, table.indexed_to))) as parts:
         async for records in parts:
             live = await index.find([record.key for record in records])
             if live is None:
@@ -112,7 +114,7 @@ async def _select_from_log(
                 if slot is not None and slot.offset == record.offset and record.value is not None:
                     taken.append((record.key, slot))
                     values.append(bytes(record.value))
-                    copied += slot.value_length
+                    copied += record.size
     return taken, values, end
 
 

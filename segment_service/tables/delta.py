@@ -11,6 +11,7 @@ from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.key_index import KeyIndex, Slot
 from segment_service.tables.log_reader import read_records
 from segment_service.tables.paged_index import PagedKeyIndex
+from segment_service.tables.table_segment import TableSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ def select_delta(index: KeyIndex, start_offset: int, length: int, from_position:
 
 
 async def select_delta_from_log(
-    store: SegmentStore, table: str, index: PagedKeyIndex, ends: tuple[int, int], from_position: int, count_max: int
+    store: SegmentStore, table: TableSegment, index: PagedKeyIndex, from_position: int, count_max: int
 ) -> DeltaSelection | None:
-    """As ``select_delta``, of a log with these ends: it is read, and the index says which records live. ``None`` if the
-    index was cleared meanwhile; ``SegmentTruncated`` if the compactor came first."""
-    start_offset, length = ends
+    """As ``select_delta``, of the table's log: it is read, and the index says which records live. ``None`` if the index
+    was cleared meanwhile; ``SegmentTruncated`` if the compactor came first, ``SegmentNotFound`` if a deletion did."""
+    start_offset, length = table.start_offset, table.indexed_to
     should_clear = from_position < start_offset
     position = max(from_position, start_offset)
     if position >= length:

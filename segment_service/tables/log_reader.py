@@ -8,7 +8,7 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Final
 
-from pravega_common.errors import DataCorruption
+from pravega_common.errors import DataCorruption, SegmentNotFound
 from pravega_common.runtime.joined import each_ended
 from segment_service.contracts.segment_store import SegmentStore, read_bytes_max
 from segment_service.tables.entry_serializer import TableRecord, parse_records, record_bytes_max, value_offset
@@ -24,26 +24,31 @@ value_reads_in_flight_max: Final = 16
 """Values that one request reads from the segment at a time."""
 
 
-async def read_exactly(store: SegmentStore, segment: str, offset: int, length: int) -> bytes:
-    """Bytes that are known to be there. ``SegmentTruncated`` if they were truncated meanwhile."""
+async def read_exactly(store: SegmentStore, table: TableSegment, offset: int, length: int) -> bytes:
+    """Bytes that are known to be there. ``SegmentTruncated``, ``SegmentNotFound`` if they were truncated, or deleted,
+    meanwhile: a segment that was made again would give bytes of another table, or let the read wait at its end."""
     views: list[memoryview] = []
     end = offset + length
     while offset < end:
-        result = await store.read(segment, offset, min(read_bytes_max, end - offset))
+        if (await store.get_info(table.name)).segment_id != table.segment_id:
+            raise SegmentNotFound(table.name)
+        result = await store.read(table.name, offset, min(read_bytes_max, end - offset))
         if not result.length:
-            raise DataCorruption(f"{segment}: no bytes at {offset}, though the segment has them")
+            raise DataCorruption(f"{table.name}: no bytes at {offset}, though the segment has them")
         views.extend(result.data)
         offset += result.length
     return b"".join(views)
 
 
-async def read_records(store: SegmentStore, segment: str, offset: int, end: int) -> AsyncGenerator[list[TableRecord]]:
+async def read_records(
+    store: SegmentStore, table: TableSegment, offset: int, end: int
+) -> AsyncGenerator[list[TableRecord]]:
     """The records from the start of one at ``offset`` to the end of one at ``end``, some at a time, in turns of the
-    event loop. ``SegmentTruncated`` if they are truncated meanwhile."""
+    event loop. Errors as ``read_exactly``."""
     unfinished = b""
     while offset < end:
         position = offset + len(unfinished)
-        data = unfinished + await read_exactly(store, segment, position, min(log_read_bytes, end - position))
+        data = unfinished + await read_exactly(store, table, position, min(log_read_bytes, end - position))
         data_start = offset
         records = parse_records(data, data_start)
         while some := list(islice(records, records_per_turn)):
@@ -53,7 +58,7 @@ async def read_records(store: SegmentStore, segment: str, offset: int, end: int)
         unfinished = data[offset - data_start :]
         is_last = offset + len(unfinished) >= end
         if unfinished and (is_last or len(unfinished) >= record_bytes_max):
-            raise DataCorruption(f"{segment}: the record at offset {offset} never ends")
+            raise DataCorruption(f"{table.name}: the record at offset {offset} never ends")
 
 
 async def read_log(
@@ -62,7 +67,7 @@ async def read_log(
     """Bring the index up to a log of ``length`` bytes, or to where it should stop; ``table`` must be stale and have
     nothing pending."""
     index = table.index
-    async with aclosing(read_records(store, table.name, table.indexed_to, length)) as parts:
+    async with aclosing(read_records(store, table, table.indexed_to, length)) as parts:
         async for records in parts:
             if isinstance(index, PagedKeyIndex) and index.is_full(0):
                 await index.flush(lambda: table.indexed_to)
@@ -79,12 +84,12 @@ async def read_log(
                 return
 
 
-async def read_values(store: SegmentStore, segment: str, found: list[tuple[bytes, Slot]]) -> list[bytes]:
+async def read_values(store: SegmentStore, table: TableSegment, found: list[tuple[bytes, Slot]]) -> list[bytes]:
     """The value of each (key, slot): from memory where it is kept, else from the segment."""
 
     async def read(position: int) -> bytes:
         key, slot = found[position]
-        return await read_exactly(store, segment, value_offset(slot.offset, len(key)), slot.value_length)
+        return await read_exactly(store, table, value_offset(slot.offset, len(key)), slot.value_length)
 
     values: list[bytes | None] = [slot.value for _, slot in found]
     missing = [position for position, value in enumerate(values) if value is None]

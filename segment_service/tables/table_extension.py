@@ -248,21 +248,22 @@ class TableExtension:
 
     async def _select_delta(self, table: TableSegment, from_position: int, count_max: int) -> DeltaSelection | None:
         """``None`` if the log or the index changed so that it must be asked again."""
-        index, ends = table.index, (table.start_offset, table.indexed_to)
+        index = table.index
         if isinstance(index, KeyIndex):
-            return select_delta(index, *ends, from_position, count_max)
+            return select_delta(index, table.start_offset, table.indexed_to, from_position, count_max)
         try:
-            return await select_delta_from_log(self._store, table.name, index, ends, from_position, count_max)
-        except SegmentTruncated:
+            return await select_delta_from_log(self._store, table, index, from_position, count_max)
+        except (SegmentTruncated, SegmentNotFound):
             return None
 
     async def _entries(self, table: TableSegment, found: list[tuple[bytes, Slot]]) -> list[TableEntry] | None:
-        """Entries with their values; ``None`` if the compactor truncated one away meanwhile."""
+        """Entries with their values; ``None`` if the compactor truncated one away meanwhile, or the table
+        was deleted."""
         fetched_bytes = sum(slot.value_length for _, slot in found if slot.value is None)
         try:
             async with self._fetches.of(fetched_bytes):
-                values = await read_values(self._store, table.name, found)
-        except SegmentTruncated:
+                values = await read_values(self._store, table, found)
+        except (SegmentTruncated, SegmentNotFound):
             return None
         return [TableEntry(key, value, slot.version) for (key, slot), value in zip(found, values, strict=True)]
 
@@ -310,6 +311,8 @@ class TableExtension:
             return
         try:
             await self._read_on(table, info)
+        except SegmentNotFound:  # who asks looks again what is there
+            self._forget(table)
         except UnknownOutcome as error:  # of the index in Tier 2: of the table itself nothing was changed
             raise Unavailable(f"{table.name}: its index cannot be brought to Tier 2: {error}") from error
 

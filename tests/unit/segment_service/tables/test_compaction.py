@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pravega_common.runtime.failpoints import arm, disarm_all, raise_on_hit
+from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.table_store import TableEntry, TableKey
-from segment_service.tables import table_segment
+from segment_service.tables import compactor, table_segment
 from segment_service.tables.compactor import COPIED
+from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.table_extension import TableExtension
 from tests.support.fakes.segment_store import InMemorySegmentStore
 
@@ -81,3 +85,28 @@ async def test_updates_that_meet_a_compaction_win(monkeypatch: pytest.MonkeyPatc
     for tables_ in (tables, TableExtension(store)):
         entries = await tables_.get(T, [b"%d" % key for key in counts])
         assert [entry.value for entry in entries] == [b"199"] * 20
+
+
+async def test_a_round_copies_a_limited_part_of_a_table_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names in a set are all in the keys: what a round copies is counted with them."""
+    store = InMemorySegmentStore()
+    tables = TableExtension(store)
+    await tables.create_table(T)
+    names = [b"%04d" % number + b"n" * 1_000 for number in range(2_000)]
+    for first in range(0, len(names), 100):
+        await tables.put(T, [TableEntry(name, b"") for name in names[first : first + 100]])
+    longest, append = 0, store.append
+
+    def noting(segment: str, data: Sequence[Buffer], *args: Any, **options: Any) -> asyncio.Future[int]:
+        nonlocal longest
+        longest = max(longest, sum(map(len, data)))
+        return append(segment, data, *args, **options)
+
+    monkeypatch.setattr(store, "append", noting)
+    await churn(tables, 1_500)
+    info = await tables.table_info(T)
+    assert info.start_offset > 0
+    size = record_size(len(names[0]), 0)
+    assert longest <= compactor.compaction_copy_bytes_max + size
+    found = await tables.get(T, names[::4])
+    assert [entry.version for entry in found] == [number * size for number in range(0, 2_000, 4)]
