@@ -35,6 +35,10 @@ class AssignmentLeader(Service):
         self._clock = clock
         self._stores_seen: frozenset[str] = frozenset()
         self._stores_since_s = 0.0
+        self._touched_s: float | None = None
+        """When the oracle answered last."""
+        self._spared_until_s = float("-inf")
+        """Until then a store without a lease keeps its containers."""
         self._retry_delays_s: dict[int, float] = {}
         self._retry_not_before_s: dict[int, float] = {}
 
@@ -58,6 +62,7 @@ class AssignmentLeader(Service):
     async def round(self) -> None:
         """Try to lead, and assign what must be assigned."""
         self.is_leader = await self._cpo.try_lead(ASSIGNMENT_LEADER_ROLE, self._member_id, self._lease_ms)
+        self._note_touch()
         if not self.is_leader:
             return
         payloads = await self._cpo.members(SEGMENT_STORE_KIND)
@@ -73,13 +78,29 @@ class AssignmentLeader(Service):
             return
         self.log.info("containers assigned", version=version, owners=wanted)
 
+    def _note_touch(self) -> None:
+        """An oracle that was away for longer than a lease took no renewals either: a store that runs on may come to its
+        own only after this, and has the time of a lease for it."""
+        now_s, lease_s = self._clock.monotonic_s(), self._lease_ms / 1000
+        if self._touched_s is not None and now_s - self._touched_s > lease_s:
+            self._spared_until_s = now_s + lease_s
+        self._touched_s = now_s
+
     def _wanted(self, stores: dict[str, Member], assignment: Assignment) -> dict[int, str]:
-        """Containers without a living owner are assigned at once; others move only once the stores are settled."""
+        """Containers without a living owner are assigned at once; others move only once the stores are settled.
+
+        Without any store nothing changes: nobody could take a container over, and a store that merely lost its lease,
+        as on a machine that slept, would stop all of its own.
+        """
         now_s = self._clock.monotonic_s()
         names = frozenset(stores)
         if names != self._stores_seen:
             self._stores_seen, self._stores_since_s = names, now_s
+        if not names:
+            return dict(assignment.owners)
         balanced = balance(self._container_count, names, assignment.owners)
+        if now_s < self._spared_until_s:
+            return {container: assignment.owners.get(container, owner) for container, owner in balanced.items()}
         if now_s - self._stores_since_s >= rebalance_delay_s:
             return balanced
         living = {container: owner for container, owner in assignment.owners.items() if owner in names}

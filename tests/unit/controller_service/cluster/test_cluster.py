@@ -91,6 +91,47 @@ async def test_containers_of_a_dead_store_move_at_once_and_no_others(cluster: Cl
     assert set(after.values()) == {"a", "c"}
 
 
+async def test_a_store_whose_lease_alone_ran_out_keeps_its_containers_while_there_is_no_other(cluster: Cluster) -> None:
+    """As on a machine that slept: the leader may come before the store renews."""
+    await cluster.join("a")
+    await cluster.settle()
+    before = await cluster.cpo.get_assignment()
+    await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "a")
+    await cluster.settle()
+    assert (await cluster.cpo.get_assignment()).version == before.version, "its containers would all be stopped"
+    await cluster.join("a")
+    await cluster.settle()
+    assert (await cluster.cpo.get_assignment()).version == before.version
+    await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "a")
+    await cluster.join("b")
+    await cluster.leader.round()
+    assert set((await cluster.owners()).values()) == {"b"}
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_behind_an_outage_of_the_oracle_stores_have_a_lease_time_to_come_back(
+    cluster: Cluster, comes_back: bool
+) -> None:
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    before = await cluster.owners()
+    assert set(before.values()) == {"a", "b"}
+    # All leases ran out while nothing could be renewed; "a" is the first to come back.
+    await cluster.clock.advance(61)
+    await cluster.join("a")
+    await cluster.leader.round()
+    assert await cluster.owners() == before
+    await cluster.clock.advance(9)
+    if comes_back:
+        await cluster.join("b")
+    await cluster.leader.round()
+    assert await cluster.owners() == before
+    await cluster.clock.advance(2)
+    await cluster.leader.round()
+    assert set((await cluster.owners()).values()) == ({"a", "b"} if comes_back else {"a"})
+
+
 async def test_only_the_elected_one_assigns(cluster: Cluster) -> None:
     await cluster.leader.round()
     other = AssignmentLeader(cluster.cpo, "two", 4, 10_000, cluster.clock)
