@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any, Final
 
 import structlog
@@ -32,6 +33,35 @@ _LEVELS: Final = {
 }
 
 
+class DroppingOutput:
+    """Prints records, and drops those that the standard output does not take: it may be a file on a full disk, or a
+    pipe that nobody reads any more. What is logged is no part of the work, which would fail with it.
+
+    It makes itself where structlog makes a logger for each record. The next record that is printed is followed by one
+    with the number of those that were dropped.
+    """
+
+    def __init__(self) -> None:
+        self._dropped = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, *_: object) -> DroppingOutput:
+        return self
+
+    def msg(self, message: str) -> None:
+        with self._lock:
+            try:
+                print(message, flush=True)
+            except (OSError, ValueError):  # ValueError where it was closed
+                self._dropped += 1
+                return
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            structlog.get_logger(service="log").warning("records dropped: they could not be written", count=dropped)
+
+    debug = info = warning = error = critical = msg
+
+
 def set_up_log(section: LogSection) -> None:
     """Every record is one line: keys and values, or a JSON object; a traceback is in its key ``exception``."""
     renderer: Any = structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"])
@@ -45,4 +75,5 @@ def set_up_log(section: LogSection) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[section.level]),
+        logger_factory=DroppingOutput(),
     )

@@ -101,11 +101,13 @@ def format_of(path: str) -> str:
 
 def parse_options(texts: list[str]) -> dict[str, str]:
     """Parses options for Spark's reader, ``name=value`` each."""
-    options = {}
+    options: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InvalidArgument(f"--option '{text}' is not of the form name=value")
+        if name.lower() in map(str.lower, options):  # Spark takes both for one, and the last wins.
+            raise InvalidArgument(f"--option '{text}' sets {name} again; give each option once")
         options[name] = value
     return options
 

@@ -8,8 +8,10 @@ import signal
 from typing import Any, Final
 from urllib.parse import quote
 
+import structlog
 from rich.console import Console
 
+from pravega_common.services.logs import DroppingOutput
 from pravega_common.services.ports import free_ports
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from pravega_spark.standalone.certificates import service_certificate
@@ -34,6 +36,7 @@ private_umask: Final = 0o077
 async def run_standalone(options: StandaloneOptions) -> None:
     """Runs until SIGTERM or Ctrl-C. ``ConfigurationError`` before anything starts if it cannot work."""
     options.validate()
+    structlog.configure(logger_factory=DroppingOutput())
     folder = DataFolder(options.data_dir)
     # What the standalone and its children make is for this user alone.
     umask = os.umask(private_umask)

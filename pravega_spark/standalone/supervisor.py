@@ -28,6 +28,8 @@ loading_log_s: Final = 30.0
 """Pause between two messages about a child that loads its data."""
 stop_time_max_s: Final = 20.0
 ready_poll_s: Final = 0.05
+announce_again_s: Final = 5.0
+"""Pause after the children could not be announced: the disk of the ready file is full, say."""
 log_tail_bytes: Final = 2_000
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -195,11 +197,18 @@ class Supervisor(Service):
     async def _announce(self, child: ChildProcess) -> None:
         process = child.process
         while process is not None and process.returncode is None:
+            pause_s = ready_poll_s
             if await child.spec.ready():
-                if self.is_running:  # else the start of the others announces all
+                if not self.is_running:  # the start of the others announces all
+                    return
+                try:
                     self.announce()
-                return
-            await self._clock.sleep(ready_poll_s)
+                    return
+                except OSError as error:
+                    # A ready file that is late harms less than services that end.
+                    self.log.warning("children not announced, trying again", error=str(error))
+                    pause_s = announce_again_s
+            await self._clock.sleep(pause_s)
 
 
 def _become_child() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import io
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +21,17 @@ from pravega_common.services.logs import LogFormat, LogLevel, LogSection, set_up
 def restored() -> Iterator[None]:
     yield
     structlog.reset_defaults()
+
+
+class Disk(io.StringIO):
+    """A file of a disk that may be full."""
+
+    is_full = False
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -56,3 +71,29 @@ async def test_an_error_that_nobody_foresaw_has_its_place(form: LogFormat, capsy
             await service.wait_stopped()
         (line,) = printed(capsys)
         assert ("Traceback" in line and "in fails" in line) is is_traced
+
+
+async def test_a_part_that_fails_is_stopped_also_where_the_log_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    monkeypatch.setattr(sys, "stdout", disk)
+    set_up_log(LogSection(format=LogFormat.JSON))
+    service = Service("part")
+    await service.start()
+    disk.is_full = True
+    service.fail(Unavailable("Redis is away"))
+    async with asyncio.timeout(10):
+        with pytest.raises(Unavailable):
+            await service.wait_stopped()
+    disk.is_full = False
+    structlog.get_logger(service="s").info("room again")
+    records = [json.loads(line) for line in disk.getvalue().splitlines()]
+    assert [record["event"] for record in records] == ["room again", "records dropped: they could not be written"]
+    assert records[1]["count"] == 1
+
+
+def test_a_closed_output_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    disk.close()
+    monkeypatch.setattr(sys, "stdout", disk)
+    set_up_log(LogSection())
+    structlog.get_logger(service="s").warning("said to nobody")

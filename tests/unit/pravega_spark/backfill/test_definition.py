@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pravega_common.errors import PravegaError
+from pravega_common.errors import InvalidArgument, PravegaError
 from pravega_spark.backfill.definition import (
     ExportJob,
     JobDiffers,
@@ -15,6 +15,7 @@ from pravega_spark.backfill.definition import (
     compare_with_record,
     format_of,
     job_json,
+    parse_options,
 )
 from pravega_spark.backfill.spark_errors import sentence_of
 
@@ -85,6 +86,13 @@ def test_another_job_under_the_same_id_is_refused(changed: LoadJob, complaint: s
 
 def test_job_ids() -> None:
     assert checked_job_id("history-2026.01_a") == "history-2026.01_a"
+
+
+@pytest.mark.parametrize("again", ["sep=;", "SEP=;"])
+def test_an_option_is_given_once(again: str) -> None:
+    assert parse_options(["sep=,", "header=true"]) == {"sep": ",", "header": "true"}
+    with pytest.raises(InvalidArgument, match="again; give each option once"):
+        parse_options(["sep=,", again])
 
 
 def test_what_a_person_needs_of_sparks_errors() -> None:

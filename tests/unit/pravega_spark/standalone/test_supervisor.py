@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -86,3 +87,25 @@ async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopp
         if dies.process.returncode is None:
             dies.process.kill()
             await dies.process.wait()
+
+
+async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path) -> None:
+    async def serves() -> bool:
+        return True
+
+    announced: list[dict[str, int]] = []
+
+    def changed(running: Supervisor) -> None:
+        announced.append(running.pids())
+        if len(announced) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device", "ready.json.new")
+
+    supervisor = Supervisor([ChildSpec("child", PROGRAM, tmp_path / "child.log", serves)], changed, PassingClock())
+    await supervisor.start()
+    process = supervisor.children[0].process
+    assert process is not None
+    process.kill()
+    await eventually(lambda: len(announced) == 2, "another try to announce the restarted child")
+    assert supervisor.is_running
+    assert announced[1] == supervisor.pids() != {"child": process.pid}
+    await supervisor.stop()
