@@ -176,13 +176,10 @@ class FencedCopies:
     async def _complete(self, copy: PlogCopy, end: int, *, is_needed: bool) -> None:
         """Copy to a server what it lacks below ``end``; one that is not needed may fail."""
         try:
+            if copy.is_damaged:
+                await self._check_others(copy, end)
             await self._prepare(copy)
-            heads = [
-                _Head(other, self._entries(other, copy.end))
-                for other in self._copies
-                if other.is_there and other is not copy
-            ]
-            async for entry, holders in self._merged(heads):
+            async for entry, holders in self._merged(self._heads_of_others(copy, copy.end)):
                 if not holders or entry.start != copy.end or copy.end >= end:
                     break
                 await copy.server.append_copy(self._plog_id, self._token, entry)
@@ -195,6 +192,23 @@ class FencedCopies:
                 raise Unavailable(f"completing the copy on {copy.server.address}: {error}") from error
             structlog.get_logger().warning("a copy was not completed", address=copy.server.address, error=str(error))
         failpoint(COPY_COMPLETED)
+
+    async def _check_others(self, copy: PlogCopy, end: int) -> None:
+        """Raises unless the other copies have every byte below ``end``: what is intact in this one is given up next."""
+        position = 0
+        async for entry, holders in self._merged(self._heads_of_others(copy, 0)):
+            if not holders or entry.start != position or position >= end:
+                break
+            position = entry.end
+        if position < end:
+            text = (
+                f"the copy on {copy.server.address} is damaged, and no other has the entry at {position}, below {end}"
+            )
+            raise self.explained(DataCorruption(f"plog {self._plog_id}: {text}; nothing was removed"))
+
+    def _heads_of_others(self, copy: PlogCopy, start: int) -> list[_Head]:
+        others = (other for other in self._copies if other.is_there and other is not copy)
+        return [_Head(other, self._entries(other, start)) for other in others]
 
     async def _prepare(self, copy: PlogCopy) -> None:
         """Let the next entry of a copy go to its ``end``."""

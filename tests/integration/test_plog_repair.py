@@ -431,3 +431,42 @@ async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_re
         assert server.call("XLEN", stream) == length
     await asyncio.to_thread(own_redis_group[2].start)
     await check_recovered(cpo, [history])
+
+
+async def test_two_damaged_copies_of_an_open_plog_are_kept_until_the_third_is_back(own_redis_group: Servers) -> None:
+    """Each has what the other lacks: made new, the first of them would take the only copy of it away."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    await write_frames(log, history, 5, sizes=(FRAME,))
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].last.plog_id
+    await log.close()
+    own_redis_group[2].kill()
+    for server, number in zip(own_redis_group[:2], (1, 2), strict=True):
+        overwrite(server, plog_id, number)
+    had = [entries_of(server, plog_id) for server in own_redis_group[:2]]
+    with pytest.raises(Unavailable, match="nothing was removed"):
+        await recover(cpo, SETTINGS)
+    assert [entries_of(server, plog_id) for server in own_redis_group[:2]] == had
+    await asyncio.to_thread(own_redis_group[2].start)
+    await check_recovered(cpo, [history])
+
+
+def entries_of(server: RedisServer, plog_id: PlogId) -> int:
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    return int(server.call("XLEN", stream).removeprefix(b":"))
+
+
+def overwrite(server: RedisServer, plog_id: PlogId, number: int) -> None:
+    """Puts other bytes into the place of one entry of a copy, of those behind its header; 1 is the first."""
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    script = """
+local entries = redis.call('XRANGE', KEYS[1], '-', '+')
+redis.call('DEL', KEYS[1])
+for position, entry in ipairs(entries) do
+  local fields = entry[2]
+  if position == tonumber(ARGV[1]) + 1 then fields[#fields] = string.rep('?', #fields[#fields]) end
+  redis.call('XADD', KEYS[1], entry[1], unpack(fields))
+end
+return #entries"""
+    assert int(server.call("EVAL", script, "1", stream, str(number)).removeprefix(b":")) > 3
