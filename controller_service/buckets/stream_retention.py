@@ -106,12 +106,17 @@ class StreamRetention:
     # ---- the set of cuts ---------------------------------------------------------------------------------------------
 
     async def _record_tail(self, context: StreamContext) -> None:
-        """Stage a reference to the tail of now, unless the last one is younger than the period."""
+        """Stage a reference to the tail of now, unless the last one is younger than the period.
+
+        One that lies further ahead than that is of a clock that was wrong: waiting for its time would stop retention.
+        """
         record = await context.read(RETENTION_SET) or RetentionSetRecord()
         references = record.references
         now_ms = self._store.clock.wall_ms()
-        if references and now_ms - references[-1].recorded_ms < self._period_ms:
+        if references and abs(now_ms - references[-1].recorded_ms) < self._period_ms:
             return
+        if now_ms in {*(reference.recorded_ms for reference in references), *record.dropped}:
+            return  # A clock that went back names no second cut like the first.
         epoch = await context.current_epoch()
         names = epoch.names(context.scope, context.stream)
         infos = await self._access.infos(names)

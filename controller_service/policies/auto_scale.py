@@ -42,10 +42,12 @@ def parts_of(segment: SegmentRecord, count: int) -> list[Range]:
     return list(pairwise(edges))
 
 
-def with_mark(record: ColdSegmentsRecord, epoch: EpochRecord, identifier: int, mark: ColdMark) -> ColdSegmentsRecord:
+def with_mark(
+    record: ColdSegmentsRecord, epoch: EpochRecord, identifier: int, mark: ColdMark, now_ms: int
+) -> ColdSegmentsRecord:
     """The marks with a new one, without those of segments that are not in the epoch and those that are over."""
     active = frozenset(epoch.segment_ids)
-    kept = {key: found for key, found in record.marks.items() if key in active and not found.is_over(mark.marked_ms)}
+    kept = {key: found for key, found in record.marks.items() if key in active and not found.is_over(now_ms)}
     return ColdSegmentsRecord({**kept, identifier: mark})
 
 

@@ -7,6 +7,7 @@ its lease are taken over by the others. So a sweep costs one call, and some for 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
@@ -38,6 +39,8 @@ class StreamIndex:
         self._live_owners = live_owners
         self._used_s: dict[StreamName, float] = {}
         """When each stream of this controller was used last, on its monotonic clock."""
+        self._dropping: dict[StreamName, asyncio.Event] = {}
+        """Streams whose entry is being removed; set when that has ended."""
         self._is_listed = False
 
     async def create_tables(self) -> None:
@@ -46,6 +49,8 @@ class StreamIndex:
     async def use(self, scope: str, stream: str) -> None:
         """Have the stream looked after, from before its next record on; without a call if it was used lately."""
         name = (scope, stream)
+        while (dropping := self._dropping.get(name)) is not None:
+            await dropping.wait()  # else the removal might come after the entry that is put here
         if name not in self._used_s:
             try:
                 await self._put(name)
@@ -75,11 +80,18 @@ class StreamIndex:
 
     async def drop(self, scope: str, stream: str) -> None:
         """For a stream that is gone, too."""
-        self._used_s.pop((scope, stream), None)
+        name = (scope, stream)
+        if name in self._dropping:
+            return
+        ended = self._dropping[name] = asyncio.Event()
+        self._used_s.pop(name, None)
         try:
             await self._store.remove(_table_of(self._owner), scoped_name(scope, stream))
         except SegmentNotFound:
             self._is_listed = False
+        finally:
+            del self._dropping[name]
+            ended.set()
 
     # ---- the streams of others ---------------------------------------------------------------------------------------
 

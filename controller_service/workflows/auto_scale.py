@@ -126,9 +126,10 @@ class AutoScale:
         if found is None:
             return
         _, epoch, segment = found
-        until_ms = 0 if event.is_silent else event.timestamp_ms + self._limits.report_valid_ms
+        # Not by a store's clock that is ahead: what is busy again would count as cold until that time comes.
+        until_ms = 0 if event.is_silent else min(event.timestamp_ms, now_ms) + self._limits.report_valid_ms
         record = await self._marks(context)
-        changed = with_mark(record, epoch, segment.segment_id, ColdMark(event.timestamp_ms, until_ms))
+        changed = with_mark(record, epoch, segment.segment_id, ColdMark(event.timestamp_ms, until_ms), now_ms)
         if changed != record:
             context.stage(COLD_SEGMENTS, changed)
 

@@ -141,6 +141,22 @@ async def test_a_cut_is_taken_at_the_tail_once_per_period(retention: RetentionWo
     assert await retention.head() == {}
 
 
+async def test_a_clock_that_was_ahead_for_a_while_does_not_stop_retention(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    year = 365 * 24 * 60
+    retention.write(S0, 10)
+    await retention.run()
+    retention.write(S0, 10)
+    await retention.run(year)
+    assert await retention.head() == {S0: 10, S1: 0}
+    retention.write(S0, 10)
+    await retention.run(30 - year)
+    assert await retention.references() == [(30, 10), (30 - year, 20), (0, 30)]
+    await retention.run(60)
+    assert await retention.head() == {S0: 30, S1: 0}
+    assert all(age >= 0 for age, _ in await retention.references())
+
+
 async def test_by_time_what_is_old_enough_goes(retention: RetentionWorld) -> None:
     await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
     for length in (10, 20, 30):

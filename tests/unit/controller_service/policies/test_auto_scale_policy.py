@@ -84,7 +84,7 @@ def test_marks_end_and_silent_ones_do_not() -> None:
 
 def test_marks_of_segments_that_are_gone_or_over_are_not_kept() -> None:
     record = ColdSegmentsRecord({0: LIVE, 1: OVER, 2: SILENT, 99: SILENT})
-    assert with_mark(record, FOUR, 3, ColdMark(NOW_MS, NOW_MS + 5)).marks == {
+    assert with_mark(record, FOUR, 3, ColdMark(NOW_MS, NOW_MS + 5), NOW_MS).marks == {
         0: LIVE,
         2: SILENT,
         3: ColdMark(NOW_MS, NOW_MS + 5),

@@ -235,6 +235,32 @@ async def test_a_lost_answer_does_not_leave_a_request_behind_unknown(
     assert await requests_left(tables) == 0
 
 
+async def test_a_controller_starts_though_others_left_more_than_its_queue_takes(
+    tables: InMemoryVersionedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, done = asyncio.Event(), set[int]()
+
+    async def handler(request: Request) -> None:
+        await gate.wait()
+        done.add(request.payload["number"])
+
+    dead = [await started(tables, f"dead-{number}", handler) for number in range(3)]
+    for number in range(12):
+        await dead[number % 3].submit(request(number, f"key-{number}"))
+    for other in dead:
+        await other.stop()
+    assert await requests_left(tables) == 12
+    monkeypatch.setattr(table_request_queue, "requests_queued_max", 5)
+    queue = await started(tables, "one", handler)
+    assert await requests_left(tables) == 12, "what has no room yet stays"
+    gate.set()
+    for _ in range(2):
+        await eventually(lambda: queue._pending == 0, "those that were adopted are done")
+        await queue.sweep()
+    await eventually(lambda: len(done) == 12, "the sweeps come to all of them")
+    await queue.stop()
+
+
 async def test_too_many_requests_are_refused(tables: InMemoryVersionedStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_request_queue, "requests_queued_max", 2)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions import lifecycle
 from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, StreamIndex, kept_s
 from pravega_common.model.transactions import TransactionState
+from pravega_common.runtime.clock import SystemClock
 from tests.support.transaction_world import Crashed, Instance, World
 
 S, T = "scope", "stream"
@@ -154,3 +156,30 @@ async def test_a_controller_that_was_held_for_dead_begins_work_on_another_stream
     await mine.use(S, "another")
     assert sorted(await mine.streams_of("mine")) == [(S, "another"), (S, T)]
     assert await mine._keys(OWNERS_TABLE) == ["mine"]
+
+
+async def test_a_stream_that_is_used_while_it_is_dropped_stays_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal of its entry takes effect late, behind an entry that is put at once."""
+
+    async def nobody() -> set[str]:
+        return set()
+
+    store = InMemoryVersionedStore()
+    index = StreamIndex(store, "one", SystemClock(), nobody)
+    await index.create_tables()
+    await index.use(S, T)
+    remove, gate = store.remove, asyncio.Event()
+
+    async def late_remove(*arguments: Any) -> None:
+        await gate.wait()
+        await remove(*arguments)
+
+    monkeypatch.setattr(store, "remove", late_remove)
+    dropped = asyncio.ensure_future(index.drop(S, T))
+    await asyncio.sleep(0)
+    used = asyncio.ensure_future(index.use(S, T))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(dropped, used)
+    assert (index.own(), await index.streams_of("one")) == ([(S, T)], [(S, T)])

@@ -171,6 +171,16 @@ async def test_a_mark_ends_after_its_time(scene: Scene) -> None:
     assert await told(scene, report(scene, a, DOWN)) == 1
 
 
+async def test_a_mark_of_a_store_whose_clock_is_ahead_ends_after_its_time_too(scene: Scene) -> None:
+    await make(scene, 3)
+    a, b, c = (await epoch(scene)).segment_ids
+    assert await told(scene, report(scene, c, DOWN), report(scene, a, DOWN, age_ms=-1_000 * VALID_MS)) == 3
+    assert set(await marks(scene)) == {a, c}
+    await scene.world.clock.pass_time(VALID_MS / 1000)
+    assert await told(scene, report(scene, b, DOWN)) == 3
+    assert set(await marks(scene)) == {b}
+
+
 async def test_a_segment_that_is_hot_is_cold_no_more(scene: Scene) -> None:
     await make(scene, 3)
     a, b, _ = (await epoch(scene)).segment_ids
