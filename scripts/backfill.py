@@ -2,7 +2,7 @@
 
     spark-submit scripts/backfill.py load data/*.json scope/stream --job-id history --checkpoint hdfs:///jobs
 
-The package must be installed on the driver, with the extra ``services``, and on the executors, without it. All
+The package must be installed on the driver, with the extra ``cli``, and on the executors, without it. All
 arguments: ``scripts/backfill.py --help``.
 """
 
