@@ -1,4 +1,4 @@
-"""Replaces files that hold secrets."""
+"""Replaces files that hold secrets, or that nothing starts without."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -13,6 +13,7 @@ from typing import IO, Any, Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
+from pravega_common.services.private_files import replace_file
 from pravega_spark.standalone.socket_folder import private_mode
 
 FORMAT_VERSION: Final = 2
@@ -20,7 +21,7 @@ FORMAT_VERSION: Final = 2
 LAYOUT_BEFORE: Final = {"tier1": "redis", "redis_servers": 1}
 """The layout of folders that were made before they recorded it."""
 
-KEPT: Final = ("lock", "logs", "format.new")
+KEPT: Final = ("lock", "logs", "format.new", "format.json.new")
 """What may be in a new folder: the lock, the logs of a start that failed, and a marker that was not finished."""
 names_listed_max: Final = 3
 left_over_time_max_s: Final = 10.0
@@ -116,10 +117,9 @@ class DataFolder:
 
     def _make_marker(self, layout: dict[str, Any]) -> None:
         self.is_new = True
-        temporary = self._marker.with_suffix(".new")
         is_old = all(layout.get(name, value) == value for name, value in LAYOUT_BEFORE.items())
-        temporary.write_text(json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2))
-        os.replace(temporary, self._marker)
+        content = json.dumps({"format": 1 if is_old else FORMAT_VERSION, **layout}, indent=2)
+        replace_file(self._marker, content.encode())  # durably: without it the data of a crashed machine is refused
 
     def _check_content(self, layout: dict[str, Any]) -> bool:
         """Whether the folder was made before, or is to be made. ``ConfigurationError`` if it is something else, of a

@@ -200,10 +200,10 @@ class StandaloneOptions:
             raise ConfigurationError("--tier2 arrow needs --tier2-url hdfs://host:port/folder or arrow:URI")
         if self.tier2 not in (Tier2.S3, Tier2.ARROW) and self.tier2_url:
             raise ConfigurationError(f"--tier2-url goes with --tier2 s3 or arrow, not with --tier2 {self.tier2}")
-        if self.hung_after_s and self.hung_after_s < hung_after_s_min:
+        if self.hung_after_s and not self.hung_after_s >= hung_after_s_min:  # nan is neither
             raise ConfigurationError(
-                f"--hung-after-s {self.hung_after_s:g} is below {hung_after_s_min:g}: a busy service may be silent for"
-                " some seconds; 0 for never"
+                f"--hung-after-s {self.hung_after_s:g} is not at least {hung_after_s_min:g}: a busy service may be"
+                " silent for some seconds; 0 for never"
             )
         if ":" in self.host:
             raise ConfigurationError(f"--host {self.host}: give a host name or an IPv4 address, without port")

@@ -74,7 +74,8 @@ def test_each_controller_takes_a_port_of_its_own() -> None:
         ({"host": "::1"}, "--host ::1: give a host name or an IPv4 address, without port"),
         ({"host": "0.0.0.0"}, "--host 0.0.0.0 listens on all addresses: name one .* --published"),
         ({"host": "0.0.0.0", "published": "host:9090"}, "--published host:9090: give a host name"),
-        ({"hung_after_s": 3}, "--hung-after-s 3 is below 15"),
+        ({"hung_after_s": 3}, "--hung-after-s 3 is not at least 15"),
+        ({"hung_after_s": float("nan")}, "--hung-after-s nan is not at least 15"),
         ({"controller_port": 70_000}, r"--controller-port 70000 is not in 1\.\.65535"),
         ({"redis_servers": 2}, "--redis-servers 2: 1, or 3 of which any one may be lost"),
         ({"redis_servers": 3, "tier1": Tier1.FILE}, "--redis-servers goes with --tier1 redis"),
@@ -177,6 +178,24 @@ def test_the_number_of_redis_servers_is_part_of_the_layout(tmp_path: Path) -> No
         assert json.loads((folder.root / "format.json").read_text())["format"] == 2, "0.1.0 refuses it"
         with pytest.raises(ConfigurationError, match="was made with"):
             DataFolder(folder.root).open({**LAYOUT, "redis_servers": 1, "tier1": "redis"})
+
+
+def test_the_format_file_is_durable_before_anything_else_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash of the machine the data without it would be refused, as of something else."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    folder = DataFolder(tmp_path / "data")
+    folder.open(LAYOUT)
+    folder.close()
+    assert synced == ["format.json.new", "data"]
 
 
 def test_a_damaged_format_file(tmp_path: Path) -> None:
