@@ -101,11 +101,16 @@ def format_of(path: str) -> str:
 
 def parse_options(texts: list[str]) -> dict[str, str]:
     """Parses options for Spark's reader, ``name=value`` each."""
-    options = {}
+    options: dict[str, str] = {}
+    names = set()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InvalidArgument(f"--option '{text}' is not of the form name=value")
+        # As Spark takes them: in any case of letters, and of two the last one without a word.
+        if name.lower() in names:
+            raise InvalidArgument(f"--option '{name}' is given twice")
+        names.add(name.lower())
         options[name] = value
     return options
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pravega_common.errors import PravegaError
+from pravega_common.errors import InvalidArgument, PravegaError
 from pravega_spark.backfill.definition import (
     ExportJob,
     JobDiffers,
@@ -15,6 +15,7 @@ from pravega_spark.backfill.definition import (
     compare_with_record,
     format_of,
     job_json,
+    parse_options,
 )
 from pravega_spark.backfill.spark_errors import sentence_of
 
@@ -81,6 +82,13 @@ def test_another_job_under_the_same_id_is_refused(changed: LoadJob, complaint: s
     with pytest.raises(JobDiffers, match=complaint) as refused:
         compare_with_record("j", changed, recorded)
     assert isinstance(refused.value, PravegaError)
+
+
+def test_an_option_given_twice_is_refused() -> None:
+    assert parse_options(["header=true", "sep=a=b"]) == {"header": "true", "sep": "a=b"}
+    for again in ("header=false", "Header=true"):
+        with pytest.raises(InvalidArgument, match=f"--option '{again.partition('=')[0]}' is given twice"):
+            parse_options(["header=true", again])
 
 
 def test_job_ids() -> None:
