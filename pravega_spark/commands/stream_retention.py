@@ -57,7 +57,9 @@ def cut(
     as_json: JsonOption = False,
 ) -> None:
     """Print a position of a stream as the text of a stream cut, or decode such a text."""
-    if query and not decode:
+    if query and decode:
+        raise InvalidArgument("give either --query CHECKPOINT or --decode CUT, not both")
+    if query:
         _print_committed(query, stream, as_json)
         return
     if bool(decode) == bool(stream):

@@ -78,6 +78,12 @@ def speaks_tls(uri: str) -> bool:
 
 def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
     part = part.strip()
+    if "@" in part:
+        # Not quoted as a whole: what is before the @ may hold a password.
+        raise ConfigurationError(
+            f"controller '{part.rpartition('@')[2]}': a user in an address is not served; leave out what is before "
+            "the @, and give credentials, or PRAVEGA_USER with PRAVEGA_PASSWORD_FILE"
+        )
     try:
         parsed = urlsplit(f"//{part}")
         host, port = parsed.hostname, controller_port_default if parsed.port is None else parsed.port

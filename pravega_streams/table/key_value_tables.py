@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.names import table_segment_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
+
+setting_max: Final = 2**31 - 1
+"""The largest number that a call to the controller carries in a table's settings; the controller allows less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class KeyValueTableSettings:
                 f"a table of {self.partitions} partitions, primary keys of {self.primary_key_length} bytes, secondary "
                 f"keys of {self.secondary_key_length} bytes; at least 1, 1 and 0 are needed"
             )
+        for name in ("partitions", "primary_key_length", "secondary_key_length"):
+            if getattr(self, name) > setting_max:
+                raise InvalidArgument(f"a table with {name} {getattr(self, name)}: must be at most {setting_max}")
 
     @property
     def key_length(self) -> int:

@@ -118,6 +118,15 @@ def test_uris() -> None:
             ControllerAddress.parse(f"tcp://a:1,{dropped}")
 
 
+def test_a_user_in_an_address_is_refused_and_its_password_not_shown() -> None:
+    for user in ("ann", "ann:secret", ""):
+        with pytest.raises(
+            ConfigurationError, match=r"controller 'b:2': a user in an address .* PRAVEGA_USER"
+        ) as refused:
+            ControllerAddress.parse(f"tcp://a:1,{user}@b:2")
+        assert "secret" not in str(refused.value)
+
+
 def test_uris_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = Authority(tmp_path).file
     for scheme in ("tls", "ssl", "pravegas"):

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from pravega_common.errors import InvalidArgument
 from pravega_common.names import table_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.segment.segment_client import SegmentClient
@@ -36,3 +37,11 @@ def test_a_put_is_the_one_of_the_java_client(primary: int) -> None:
     assert segments.request == c.UpdateTableEntries(7, segments.segment, "", (entry,))
     table.insert(key, b"v3")
     assert not segments.idempotent and segments.request.entries[0].key.version == -1
+
+
+def test_settings_that_no_call_can_carry_name_the_number_and_the_limit() -> None:
+    KeyValueTableSettings(2**31 - 1, 2**31 - 1, 2**31 - 1)
+    for name in ("partitions", "primary_key_length", "secondary_key_length"):
+        numbers = {"partitions": 1, "primary_key_length": 1} | {name: 2**31}
+        with pytest.raises(InvalidArgument, match=f"{name} 2147483648: must be at most 2147483647"):
+            KeyValueTableSettings(**numbers)

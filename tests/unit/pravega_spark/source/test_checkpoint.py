@@ -128,3 +128,10 @@ def test_the_command_prints_where_a_query_goes_on(checkpoint: Checkpoint) -> Non
     assert json.loads(one.stdout)["text"] == cuts[1].as_text()
     other = CliRunner().invoke(make_application(), [*command[:2], "s/v", *command[2:]])
     assert isinstance(other.exception, InvalidArgument) and "reads s/t, s/u, not s/v" in str(other.exception)
+
+
+def test_a_query_and_a_cut_to_decode_are_refused_together(checkpoint: Checkpoint) -> None:
+    cut = StreamCut("s", "t", {0: 300}).as_text()
+    both = ["stream", "cut", "--query", str(checkpoint.folder), "--decode", cut]
+    told = CliRunner().invoke(make_application(), both)
+    assert isinstance(told.exception, InvalidArgument) and "not both" in str(told.exception)
