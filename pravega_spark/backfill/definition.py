@@ -59,6 +59,12 @@ class LoadJob:
         return self.source_format.lower() in {name.lower() for name in FILE_FORMATS}
 
     @property
+    def removes_files(self) -> bool:
+        """Tells whether Spark removes or moves files once they are read, by its option ``cleanSource``."""
+        given = {name.lower(): value.lower() for name, value in self.options.items()}
+        return given.get("cleansource", "off") != "off"
+
+    @property
     def event_expression(self) -> str:
         return self.event or _OWN_EVENT.get(self.source_format.lower(), "to_json(struct(*))")
 

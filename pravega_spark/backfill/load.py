@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 poll_s: Final = 1
 _ALL_AGES: Final = "36500d"
 """Age that no file reaches: by default Spark skips files a week older than the newest one it has seen."""
+looked_up_max: Final = 1_000
+"""Files not found in a listing that are looked up one by one."""
 _LOG_OFFSET: Final = re.compile(r"""["']logOffset["']\s*:\s*(-?\d+)""")
 
 _log = logging.getLogger(__name__)
@@ -161,8 +163,10 @@ def _load_files(
     chunks: Chunks,
 ) -> LoadResult:
     before = _last_batch(folder)
+    written = WrittenFiles(folder, f"{CHECKPOINT}/sources/0")
+    files_before = frozenset(written.up_to(_log_offset_of_batch(folder, before)))
     query = _begun(spark, job, folder, sink, chunks)
-    watch = _QueryWatch(spark, query, job, WrittenFiles(folder, f"{CHECKPOINT}/sources/0"))
+    watch = _QueryWatch(spark, query, job, written)
     was_exact = claim.is_exact and claim.last_batch == before
     try:
         with ProgressDisplay(watch.progress):
@@ -174,6 +178,8 @@ def _load_files(
         last = _last_batch(folder)
         is_exact = was_exact and watch.has_counted(range(before + 1, last + 1))
         _note_rows(claims, claim, watch.rows, last, is_exact=is_exact)
+    if not job.removes_files:
+        watch.check_still_there(folder, written.up_to(_log_offset_of_batch(folder, last)) - files_before)
     return LoadResult(watch.rows, watch.batches, claim.rows, was_exact)
 
 
@@ -201,6 +207,12 @@ def _last_batch(folder: JobFolder) -> int:
     commits = f"{folder.path}/{CHECKPOINT}/commits"
     names = [name for name, _ in folder.files(commits)] if folder.exists(commits) else []
     return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _log_offset_of_batch(folder: JobFolder, batch: int) -> int:
+    """Returns how far the log of the source goes at the end of a batch; -1 before the first."""
+    text = folder.read_text(f"{CHECKPOINT}/offsets/{batch}") if batch >= 0 else None
+    return log_offset_of(text.splitlines()[-1]) if text else -1
 
 
 def _note_rows(claims: JobClaims, claim: JobClaim, rows: int, last_batch: int, *, is_exact: bool) -> None:
@@ -252,6 +264,17 @@ class _QueryWatch:
             self._fraction = self._share_of(self._written.up_to(self._log_offset))
         return JobProgress(self.rows, self._fraction)
 
+    def check_still_there(self, folder: JobFolder, paths: Iterable[str]) -> None:
+        """``UnknownOutcome`` if input files of this run are gone: Spark lists them when it begins, and passes over one
+        that is gone when its chunk is read, with no error."""
+        not_listed = sorted(set(paths) - self._input_sizes().keys())
+        gone = [path for path in not_listed[:looked_up_max] if not folder.exists(path)]
+        if gone:
+            raise UnknownOutcome(
+                f"{len(gone)} input files were removed during the load, as {gone[0]}: whether their rows are written "
+                "is not known, and no later run with this job id looks for them; load what is missing under another"
+            )
+
     def _share_of(self, paths: Iterable[str]) -> float | None:
         if self._sizes is None:
             self._sizes = self._input_sizes()
@@ -260,11 +283,16 @@ class _QueryWatch:
 
     def _input_sizes(self) -> dict[str, int]:
         """Returns the lengths of all input files. Without the column of their content Spark does not open them."""
+        from pyspark.errors import AnalysisException
+
         reader = self._spark.read.format("binaryFile")
         for name in ("pathGlobFilter", "recursiveFileLookup"):
             if name in self._job.options:
                 reader = reader.option(name, self._job.options[name])
-        rows = reader.load(self._job.source).select("path", "length").collect()
+        try:
+            rows = reader.load(self._job.source).select("path", "length").collect()
+        except AnalysisException:  # Nothing is there.
+            return {}
         return {_plain_path(row["path"]): row["length"] for row in rows}
 
 

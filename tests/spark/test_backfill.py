@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from pravega_common.errors import ConfigurationError, InvalidArgument
+from pravega_common.errors import ConfigurationError, InvalidArgument, UnknownOutcome
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
@@ -204,6 +204,41 @@ def test_new_files_are_loaded_and_old_ones_are_not_loaded_again(spark: SparkSess
     other = LoadJob(str(source), "text", job.target, event="upper(value)")
     with pytest.raises(JobDiffers, match="begun with event 'none', and is now given 'upper"):
         run_load(spark, "j", other, folder, sink_of(place), chunks)
+
+
+def test_a_file_that_is_removed_during_a_load_is_told(spark: SparkSession, place: Place) -> None:
+    """Spark passes over it without an error; files that former runs have loaded may go."""
+    source, folder = place.folder / "lines", JobFolder(spark, str(place.folder / "jobs" / "j"))
+    source.mkdir()
+    for number, name in enumerate(("a", "b", "c")):
+        (source / f"{name}.txt").write_text(f"{name}\n")
+        os.utime(source / f"{name}.txt", (1_000_000_000 + number, 1_000_000_000 + number))
+    job = LoadJob(str(source), "text", f"{place.scope}/t")
+    planned = place.folder / "jobs" / "j" / "checkpoint" / "sources" / "0" / "0"
+
+    def remove_the_last() -> None:
+        eventually_blocking(planned.exists, "the list of the first chunk", wait_max_s)
+        (source / "c.txt").unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        removed = pool.submit(remove_the_last)
+        with pytest.raises(UnknownOutcome, match=r"1 input files were removed during the load, as .*c\.txt"):
+            run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
+        removed.result()
+    assert place.events() == [b"a", b"b"]
+    (source / "a.txt").unlink()
+    (source / "d.txt").write_text("d\n")
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 1
+
+
+def test_files_that_spark_removes_by_an_option_are_not_missed(spark: SparkSession, place: Place) -> None:
+    source = place.folder / "lines"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / f"{name}.txt").write_text(f"{name}\n")
+    job = LoadJob(str(source), "text", f"{place.scope}/t", {"cleanSource": "delete"})
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1)).rows == 2
 
 
 def test_json_lines(spark: SparkSession, place: Place) -> None:
