@@ -110,6 +110,31 @@ async def test_what_is_no_http_is_answered_and_leaves_no_traceback(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+async def test_an_origin_that_is_none_is_refused_and_leaves_no_traceback(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No browser sends one, and who does must not fill the log either."""
+    for origin in ("http://[", "http://[::1", "http://[x]:1"):
+        assert await ask(controller, "GET /ping", host(controller), f"Origin: {origin}") == 403, origin
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [("Content-Encoding: gzip", b"no gzip"), ("Content-Encoding: deflate", b"\xff\xff\xff\xff")],
+)
+async def test_a_body_that_is_encoded_otherwise_than_said_is_a_bad_request(
+    controller: Controller, caplog: pytest.LogCaptureFixture, encoding: str, body: bytes
+) -> None:
+    with structlog.testing.capture_logs() as logged:
+        headers = (host(controller), "Content-Type: application/json", encoding)
+        assert await ask(controller, CREATE, *headers, body=body) == 400
+        assert await ask(controller, "GET /ping", *headers, body=body) == 200
+    assert not [entry for entry in logged if entry["log_level"] in ("error", "warning")]
+    assert not [record for record in caplog.records if record.exc_info]
+    assert await controller.store.scope("s") is None
+
+
 async def test_a_peer_that_leaves_within_its_body_leaves_no_error(controller: Controller) -> None:
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):

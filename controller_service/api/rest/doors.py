@@ -47,7 +47,7 @@ class WebDoors:
         if host and not self._is_own(host):
             return f"{host[:80]!r} is no name of this controller: use its address, or add it to controller.rest_hosts"
         for origin in origins:
-            if urlsplit(origin).netloc.lower() != host.lower() or not host:
+            if _place_of(origin) != host.lower() or not host:
                 return f"the page of {origin[:80]!r} may not call this controller"
         return ""
 
@@ -59,6 +59,14 @@ class WebDoors:
         except ValueError:
             return False
         return name in self._names or _is_address(name)
+
+
+def _place_of(origin: str) -> str:
+    """The host and port of an origin, in lower case; empty for one that names none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _is_address(name: str) -> bool:

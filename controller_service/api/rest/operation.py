@@ -105,7 +105,8 @@ def _printable(name: str) -> str:
 
 
 async def _read_json(request: web.Request) -> bytes:
-    """The body; 415 if it is said to be something else than JSON, 408 if it does not come in time."""
+    """The body; 415 if it is said to be something else than JSON, 408 if it does not come in time, ``InvalidArgument``
+    if it is not encoded as its head says."""
     if request.content_type != JSON_TYPE:
         raise web.HTTPUnsupportedMediaType(reason=f"the body must be {JSON_TYPE}")
     try:
@@ -113,6 +114,8 @@ async def _read_json(request: web.Request) -> bytes:
             return await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout(reason=f"the body did not come within {body_time_max_s:.0f} s") from None
+    except web.RequestPayloadError:
+        raise InvalidArgument("the body is not encoded as Content-Encoding or Transfer-Encoding say") from None
 
 
 async def _serve_items(request: web.Request, items: AsyncIterator[Any], kind: TypeAdapter[Any]) -> web.StreamResponse:

@@ -45,8 +45,12 @@ EXPLORER_FILES: Final = {
     "/docs/explorer.js": ("explorer.js", "text/javascript"),
     "/docs/explorer.css": ("explorer.css", "text/css"),
 }
-EXPLORER_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
-"""The page loads from, and speaks to, this controller only."""
+EXPLORER_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page loads from, and speaks to, this controller only. It is in no other page: its calls come from itself, and so
+would pass for those of an operator who was made to click."""
 
 
 class RestServer(Service):

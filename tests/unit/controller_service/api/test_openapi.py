@@ -296,7 +296,9 @@ async def test_the_page_needs_nothing_from_elsewhere(session: aiohttp.ClientSess
     for path in EXPLORER_FILES:
         async with session.get(path) as answer:
             assert answer.status == 200
-            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy, "no page of others may lay itself over the buttons that change"
             text = await answer.text()
         assert "//" not in re.sub(r"^// .*$", "", text, flags=re.MULTILINE), path
         for linked in re.findall(r'(?:href|src)="([^"]+)"', text):
