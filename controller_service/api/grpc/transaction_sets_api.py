@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
 import grpc.aio
 
+from controller_service.api.grpc.messages import continuation_chars_max
 from controller_service.sets.known_sinks import KnownSinks
 from controller_service.sets.transaction_set import (
     MemberRecord,
@@ -134,9 +134,11 @@ class TransactionSetsApi(pb_grpc.TransactionSetsServicer):
 
 
 def _token(continuation: str) -> bytes:
+    if len(continuation) > continuation_chars_max:
+        raise InvalidArgument(f"continuation of {len(continuation)} characters, at most {continuation_chars_max}")
     try:
         return base64.urlsafe_b64decode(continuation)
-    except binascii.Error as error:
+    except ValueError as error:
         raise InvalidArgument(f"continuation {continuation[:40]!r} is not one that this service gave out") from error
 
 

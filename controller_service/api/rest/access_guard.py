@@ -15,6 +15,7 @@ from aiohttp import web
 from controller_service.api.grpc.access_guard import AUTHORIZATION, AccessControl
 from controller_service.api.rest.audit_trail import CALLER_NAME
 from controller_service.api.rest.errors import Handler, status_line_text
+from controller_service.api.rest.live import STILL_PERMITTED
 from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.errors import AccessDenied, AuthenticationFailed
 from pravega_common.services.security.access_entries import (
@@ -106,6 +107,12 @@ NEEDS: Final[Mapping[tuple[str, str], Need | None]] = {
 """None: for every user of the cluster."""
 
 
+def _place_of(request: web.Request) -> tuple[str, str]:
+    """The method and the path as the tables have them."""
+    resource = request.match_info.route.resource
+    return request.method, "" if resource is None else resource.canonical
+
+
 def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., object]:
     """The middleware. ``metrics_open``: whether ``/metrics`` is served to everybody."""
     is_open = OPEN | ({("GET", "/metrics")} if metrics_open else set())
@@ -113,27 +120,34 @@ def access_guard(access: AccessControl, *, metrics_open: bool) -> Callable[..., 
     async def _principal(request: web.Request) -> Principal:
         return await access.authentication.principal(request.headers.get(AUTHORIZATION, ""), str(request.remote))
 
+    async def _permitted(request: web.Request) -> Principal:
+        """The caller; ``AuthenticationFailed``, ``AccessDenied``."""
+        caller = await _principal(request)
+        request[CALLER_NAME] = caller.name
+        place = _place_of(request)
+        if place not in NEEDS:
+            raise AccessDenied(f"{request.method} {request.path} is not a request that anybody may make")
+        need = NEEDS[place]
+        if need is not None:
+            caller.require(need[0](request.match_info), need[1])
+        return caller
+
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        resource = request.match_info.route.resource
-        place = (request.method, "" if resource is None else resource.canonical)
+        place = _place_of(request)
         if place in DETAILED:
             return await _with_or_without_details(request, handler)
         if place in is_open:
             return await handler(request)
         try:
-            caller = await _principal(request)
-            request[CALLER_NAME] = caller.name
-            if place not in NEEDS:
-                raise AccessDenied(f"{request.method} {request.path} is not a request that anybody may make")
-            need = NEEDS[place]
-            if need is not None:
-                caller.require(need[0](request.match_info), need[1])
+            caller = await _permitted(request)
         except AuthenticationFailed as error:
             headers = {"WWW-Authenticate": access.authentication.challenge}
             return web.Response(status=HTTPStatus.UNAUTHORIZED, reason=status_line_text(str(error)), headers=headers)
         except AccessDenied as error:
             return web.Response(status=HTTPStatus.FORBIDDEN, reason=status_line_text(str(error)))
+        # A live answer outlasts this look: passwords, tokens and permissions end meanwhile.
+        request[STILL_PERMITTED] = _permitted
         # Further requests of the connection are served by the same task.
         before = CALLER.set(caller)
         try:

@@ -1,14 +1,14 @@
 """Sends the items of live operations as server-sent events, to a bounded number of listeners.
 
 A listener that does not take an event in time is cut, and each is ended after a while: browsers come back by
-themselves. All are ended when the server stops, which would else wait for them.
+themselves. All are ended when the server stops, which would else wait for them, and one whose permission is taken away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
@@ -21,6 +21,8 @@ listeners_max: Final = 64
 listening_time_max_s: Final = 600.0
 send_time_max_s: Final = 10.0
 """For one event, to a listener that does not read."""
+STILL_PERMITTED: Final = web.RequestKey[Callable[[web.Request], Awaitable[object]]]("still_permitted")
+"""Where the guard leaves the question whether the listener may still listen; ``PravegaError`` if not."""
 
 
 class LiveAnswers:
@@ -67,10 +69,13 @@ async def _send(request: web.Request, response: web.StreamResponse, items: Async
 
 
 async def _send_items(request: web.Request, response: web.StreamResponse, items: AsyncGenerator[bytes, None]) -> None:
+    still_permitted = request.get(STILL_PERMITTED)
     try:
         async for item in items:
             if not response.prepared:
                 await response.prepare(request)
+            elif still_permitted is not None:
+                await still_permitted(request)
             await _write(response, b"data: " + item + b"\n\n")
     except PravegaError as error:
         if not response.prepared:

@@ -15,6 +15,8 @@ ROOT: Final = "prn::/"
 """The resource of what belongs to no scope: listing and making scopes."""
 entries_max: Final = 1_000
 pattern_chars_max: Final = 1_024
+resource_chars_max: Final = 4_096
+"""Several times what the longest names make. A longer one is nothing's, and each entry would be held against it."""
 
 
 class Permission(enum.IntEnum):
@@ -68,8 +70,7 @@ class AccessEntries:
     def __init__(self, entries: Sequence[AccessEntry]) -> None:
         self._entries = tuple(entries)
         self._patterns = tuple(
-            (re.compile(".*".join(map(re.escape, entry.pattern.split("*"))), re.DOTALL), entry.permission)
-            for entry in entries
+            (re.compile(_expression_of(entry.pattern), re.DOTALL), entry.permission) for entry in entries
         )
 
     @classmethod
@@ -81,6 +82,8 @@ class AccessEntries:
         return cls([_entry(part) for part in parts])
 
     def permission(self, resource: str) -> Permission:
+        if len(resource) > resource_chars_max:
+            return Permission.NONE
         for pattern, permission in self._patterns:
             if pattern.fullmatch(resource):
                 return permission
@@ -100,6 +103,15 @@ class AccessEntries:
 
     def __hash__(self) -> int:
         return hash(self._entries)
+
+
+def _expression_of(pattern: str) -> str:
+    """The regular expression of a pattern. What stands between two ``*`` is looked for once, where it comes first:
+    callers choose the names of resources, and all ways to find it elsewhere would be tried, for hours, before a no."""
+    first, *others = map(re.escape, pattern.split("*"))
+    if not others:
+        return first
+    return first + "".join(f"(?>.*?{text})" for text in others[:-1]) + ".*" + others[-1]
 
 
 def _entry(text: str) -> AccessEntry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from controller_service.api.grpc.method_access import METHODS
 from controller_service.api.refused_calls import refusals_per_peer_per_s_default
+from controller_service.api.rest import window
 from controller_service.api.rest.access_guard import NEEDS, OPEN
 from controller_service.service import Controller
 from controller_service.store.records import Key
@@ -29,9 +30,10 @@ from pravega_common.proto import (
     transaction_sets_pb2,
 )
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.services.security import authentication
 from pravega_common.services.security.access_entries import AccessEntries, Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
-from pravega_common.services.security.password_file import HashedPassword, User, write_users
+from pravega_common.services.security.password_file import HashedPassword, User, changing_users, write_users
 from pravega_streams.controller import transport
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.credentials import BasicCredentials
@@ -288,6 +290,14 @@ async def test_only_administrators_list_and_forget_sinks_and_ask_without_the_sec
     assert await call("admin", "ForgetSink", bare) is OK
 
 
+@pytest.mark.parametrize("continuation", ["é", "a", "A" * 5_000])
+async def test_a_continuation_of_sinks_that_nobody_gave_out_is_refused(closed: Closed, continuation: str) -> None:
+    request = transaction_sets_pb2.ListSinksRequest(continuation=continuation)
+    method = SERVICES[1].methods_by_name["ListSinks"]
+    status, reason = await closed.call("admin", SERVICES[1], method, request)
+    assert status is grpc.StatusCode.INVALID_ARGUMENT and "continuation" in reason
+
+
 async def test_only_administrators_set_quotas(closed: Closed) -> None:
     service, limits = scope_quotas_pb2.DESCRIPTOR.services_by_name["ScopeQuotas"], scope_quotas_pb2.ScopeLimits
 
@@ -353,6 +363,29 @@ def detailed(health: dict[str, Any]) -> list[str]:
     """The parts, and "" for the whole, whose details are told."""
     below = [name for child in health["children"].values() for name in detailed(child)]
     return [health["name"], *below] if health["details"] else below
+
+
+@pytest.mark.parametrize("entries", ["prn::/scope:s,READ", None], ids=["without the permission", "without the user"])
+async def test_a_live_answer_ends_with_the_permission_to_listen(
+    closed: Closed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: str | None
+) -> None:
+    monkeypatch.setattr(window, "look_period_s", 0.01)
+    monkeypatch.setattr(authentication, "look_pause_s", 0.01)
+    assert closed.controller.rest is not None
+    url = f"http://127.0.0.1:{closed.controller.rest.port}/v1/window/live/scopes/s/streams/t"
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": header("reader")}) as session,
+        session.get(url) as answer,
+    ):
+        for _ in range(4):
+            assert (await answer.content.readline()).startswith((b"data: ", b"\n"))
+        with changing_users(tmp_path / "users") as users:
+            reader = users.pop("reader")
+            if entries is not None:
+                users["reader"] = replace(reader, entries=AccessEntries.parse(entries))
+        rest = await asyncio.wait_for(answer.content.read(), 10)
+        assert b"event: failed\ndata: " in rest and (b"reader" in rest or b"password" in rest)
+        assert PASSWORD.encode() not in rest
 
 
 async def test_details_of_health_are_for_those_who_may_read_them(closed: Closed) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.services.security.access_entries import (
     ROOT,
     AccessEntries,
+    AccessEntry,
     Permission,
     entries_max,
     key_value_table_resource,
     reader_group_resource,
+    resource_chars_max,
     scope_resource,
     stream_resource,
 )
@@ -68,3 +74,23 @@ def test_another_form_is_refused(text: str) -> None:
         AccessEntries.parse(text)
     with pytest.raises(ConfigurationError, match="the limit is"):
         AccessEntries.parse("prn::/,READ;" * (entries_max + 1))
+
+
+@pytest.mark.parametrize("stars", [2, 30])
+def test_no_name_makes_its_check_take_long(stars: int) -> None:
+    """A caller chooses the names, and a controller serves nobody meanwhile: all ways to fit took hours."""
+    entries = AccessEntries.parse("prn::/scope:" + "*a" * stars + "b,READ")
+    assert entries.permission(stream_resource("s", "a" * (resource_chars_max - 100))) is NONE
+    assert entries.permission(stream_resource("s", "/a" * 1_000 + "ab")) is READ
+    everything = AccessEntries.parse("prn::*,READ_UPDATE")
+    assert everything.permission(stream_resource("s", "a" * resource_chars_max)) is NONE
+
+
+@given(
+    st.text("ab*", max_size=8),
+    st.text("ab", max_size=10),
+)
+def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+    expected = re.fullmatch(".*".join(pattern.split("*")), name) is not None
+    found = AccessEntries([AccessEntry(ROOT + pattern, READ)]).permission(ROOT + name)
+    assert (found is READ) == expected
