@@ -43,6 +43,9 @@ attach_time_max_s: Final = 120.0
 reply_time_max_s: Final = 180.0
 """A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up,
 as long as it is the owner (``connection/silence.py``)."""
+acknowledge_time_max_s: Final = 3_600.0
+"""How long a call waits while stores set writers up and acknowledge nothing. They hold appends back for as long as Tier
+2 is away, which passes without an error up to this; a store that will never answer ends a job after it."""
 number_conflicts_max: Final = 5
 """Refused event numbers in a row without progress. One is normal: blocks of a lost connection arrived after all."""
 
@@ -95,7 +98,8 @@ class BlockWriter:
 
     Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``SegmentNotFound`` (then ``unacknowledged`` has what
     was not written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in
-    time, ``InvalidArgument`` in another process than its own.
+    time, ``UnknownOutcome`` when one does and acknowledges nothing (both go on when the call is repeated),
+    ``InvalidArgument`` in another process than its own.
     """
 
     def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:
@@ -226,15 +230,29 @@ class BlockWriter:
 
     def _wait(self, done: Callable[[], bool]) -> None:
         """Read answers, of all writers of the socket, until ``done``; attach again whenever it is needed."""
+        began_s = self._writers.monotonic_s()
         while True:
             if self._failure is not None:
                 raise self._failure
             if done() and (self._channel is not None or not self._in_flight):
                 return
+            self._check_progress(began_s)
             if self._channel is None:
                 self._attach()
             else:
                 self._writers.receive(self._channel, self._has_moved)
+
+    def _check_progress(self, began_s: float) -> None:
+        """``UnknownOutcome`` once nothing was acknowledged for too long, to this writer or to others: its blocks may
+        wait behind theirs. The connection is given up, so that the next call asks the store what it has."""
+        if self._writers.since_progress_s(began_s) > self._writers.acknowledge_time_s:
+            if self._channel is not None:
+                self._writers.lost(self._channel)
+            events = sum(block.event_count for block in self._in_flight)
+            raise UnknownOutcome(
+                f"{self.segment}: {events} events were sent, and nothing was acknowledged for "
+                f"{self._writers.acknowledge_time_s:.0f} s, though stores set the writer up; they are written or not"
+            )
 
     def _begin(self) -> None:
         """Ask to be set up, and wait for nothing: thousands of segments cost no round trip each."""
@@ -321,6 +339,7 @@ class BlockWriter:
     def on_acknowledged(self, event_number: int) -> None:
         while self._in_flight and self._in_flight[0].last_event_number <= event_number:
             self._writers.budget.release(self, self._in_flight.popleft().size_bytes)
+            self._writers.note_progress()
             self._number_conflicts = 0
 
     def on_failed(self, error: PravegaError) -> None:
@@ -359,17 +378,21 @@ class BlockWriters:
         resolver: BlockingResolver,
         *,
         attach_time_s: float = attach_time_max_s,
+        acknowledge_time_s: float = acknowledge_time_max_s,
         held_bytes: int = held_bytes_max,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.resolver = resolver
         self.attach_time_s = attach_time_s
+        self.acknowledge_time_s = acknowledge_time_s
         self.monotonic_s = monotonic_s
         self.sleep = sleep
         self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
         self._process = OwnProcess()
+        self._progress_s = monotonic_s()
+        """When a block was last acknowledged."""
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -383,6 +406,13 @@ class BlockWriters:
         """``InvalidArgument`` after a fork: both processes would number their events alike, as one writer, and a store
         takes the events of the slower one for those that it has."""
         self._process.check("a writer")
+
+    def note_progress(self) -> None:
+        self._progress_s = self.monotonic_s()
+
+    def since_progress_s(self, began_s: float) -> float:
+        """Seconds of a wait in which no block was acknowledged, of any writer, up to now."""
+        return self.monotonic_s() - max(began_s, self._progress_s)
 
     def ended_by(self, error: BaseException) -> None:
         """A call of a writer raised: other errors than those of its contract, as Ctrl-C, may have stopped it anywhere.

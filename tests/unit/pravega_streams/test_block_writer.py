@@ -6,6 +6,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -520,6 +521,79 @@ def test_no_store_in_time(store: FakeStore) -> None:
     with pytest.raises(Unavailable, match=r"s/t/0.*no store took the appends for 10 s"):
         writer.flush()
     assert len(writer.unacknowledged()) == 1
+
+
+@dataclass
+class PassingTime:
+    """A clock by which each block takes a store ``block_s``; ``answer`` is what it says instead of taking one."""
+
+    block_s: float
+    answer: c.Command | None
+    now_s: float = 0.0
+
+    def before(self, command: c.Command) -> c.Command | None:
+        if not isinstance(command, c.AppendBlockEnd):
+            return None
+        self.now_s += self.block_s
+        return self.answer
+
+
+def test_a_store_that_acknowledges_nothing_is_not_waited_for_without_an_end(
+    store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sets writers up, and says that it is there, again and again."""
+    monkeypatch.setattr(block_writer, "reply_time_max_s", 0.05)
+    time = PassingTime(600.0, c.KeepAlive())
+    store.before = time.before
+    writers = BlockWriters(store, monotonic_s=lambda: time.now_s)
+    writer = open_writer(writers)
+    writer.write(piece(1), 3)
+    with pytest.raises(UnknownOutcome, match=r"s/t/0.*3 events were sent, and nothing .* acknowledged for 3600 s"):
+        writer.flush()
+    assert [item.data for item in writer.unacknowledged()] == [piece(1)]
+    store.before = lambda command: None
+    writer.write(piece(2), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
+    writers.close()
+
+
+def test_a_store_that_refuses_what_it_set_up_is_not_asked_without_an_end(store: FakeStore) -> None:
+    """Each set-up is a success, so no try of it is the last one."""
+    time = PassingTime(600.0, None)
+    store.before = lambda command: "close" if time.before(command) or isinstance(command, c.AppendBlockEnd) else None
+    writers = BlockWriters(store, monotonic_s=lambda: time.now_s)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    with pytest.raises(UnknownOutcome, match="acknowledged for 3600 s"):
+        writer.flush()
+    writers.close()
+
+
+def test_a_slow_store_is_waited_for_as_long_as_it_acknowledges(
+    store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for the blocks of another writer, behind which this one's wait."""
+    now_s, answer_s = 0.0, 3_000.0
+    writers = BlockWriters(store, monotonic_s=lambda: now_s)
+    first, second = many_writers(store, writers, 2)
+    flush_all([first, second])
+    receive = writers.receive
+
+    def slowly(channel: Any, has_moved: HasMoved) -> None:
+        nonlocal now_s
+        now_s += answer_s
+        receive(channel, has_moved)
+
+    monkeypatch.setattr(writers, "receive", slowly)
+    for number in range(7):
+        first.write(piece(number), 1)
+        first.start_flush()
+    second.write(piece(9), 1)
+    second.flush()
+    assert second.unacknowledged() == []
+    assert now_s == 8 * answer_s
+    writers.close()
 
 
 def test_what_many_segments_hold_is_bounded(store: FakeStore) -> None:
