@@ -231,6 +231,7 @@ class BlockWriter:
     def _wait(self, done: Callable[[], bool]) -> None:
         """Read answers, of all writers of the socket, until ``done``; attach again whenever it is needed."""
         began_s = self._writers.monotonic_s()
+        pause_s, acknowledged = 0.0, self._writers.acknowledged_blocks
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -238,7 +239,13 @@ class BlockWriter:
                 return
             self._check_progress(began_s)
             if self._channel is None:
+                if self._writers.acknowledged_blocks > acknowledged:
+                    pause_s, acknowledged = 0.0, self._writers.acknowledged_blocks
+                if pause_s:
+                    self._writers.sleep(pause_s)
                 self._attach()
+                # A store may set it up and refuse the blocks, again and again.
+                pause_s = min(max(2 * pause_s, retry_delay_min_s), retry_delay_max_s)
             else:
                 self._writers.receive(self._channel, self._has_moved)
 
@@ -393,6 +400,7 @@ class BlockWriters:
         self._process = OwnProcess()
         self._progress_s = monotonic_s()
         """When a block was last acknowledged."""
+        self.acknowledged_blocks = 0
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -409,6 +417,7 @@ class BlockWriters:
 
     def note_progress(self) -> None:
         self._progress_s = self.monotonic_s()
+        self.acknowledged_blocks += 1
 
     def since_progress_s(self, began_s: float) -> float:
         """Seconds of a wait in which no block was acknowledged, of any writer, up to now."""

@@ -559,14 +559,24 @@ def test_a_store_that_acknowledges_nothing_is_not_waited_for_without_an_end(
 
 
 def test_a_store_that_refuses_what_it_set_up_is_not_asked_without_an_end(store: FakeStore) -> None:
-    """Each set-up is a success, so no try of it is the last one."""
-    time = PassingTime(600.0, None)
-    store.before = lambda command: "close" if time.before(command) or isinstance(command, c.AppendBlockEnd) else None
-    writers = BlockWriters(store, monotonic_s=lambda: time.now_s)
+    """Each set-up is a success, so no try of it is the last one; nor is it asked without a pause."""
+    now_s = 0.0
+    pauses_s: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+        pauses_s.append(pause_s)
+
+    store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+    writers = BlockWriters(store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
     writer = open_writer(writers)
     writer.write(piece(1), 1)
-    with pytest.raises(UnknownOutcome, match="acknowledged for 3600 s"):
+    with pytest.raises(UnknownOutcome, match="acknowledged for 60 s"):
         writer.flush()
+    assert pauses_s[:3] == [0.02, 0.04, 0.08]
+    assert max(pauses_s) == 2.0
+    assert store.connection_count < 50
     writers.close()
 
 
