@@ -108,6 +108,8 @@ class BlockWriter:
         self._writers = writers
         self._channel: _Channel | None = None
         self._is_set_up = False
+        self._set_ups = 0
+        """Counts how often a store answered that it is."""
         self.attachment = 0
         """Counts how often the writer was attached to a channel. What was sent before is answered to nobody."""
         self._detached_by = ""
@@ -290,9 +292,11 @@ class BlockWriter:
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
     def _set_up(self) -> None:
-        """One try: ask, and learn what the store has."""
+        """One try: ask, and learn what the store has. A connection that is lost after that, while blocks are sent
+        again, was not for want of a store: one that holds them back reads no more of them than its buffers take."""
         self._ask_to_set_up()
-        while not self._is_set_up:
+        set_ups = self._set_ups
+        while self._set_ups == set_ups:
             if self._failure is not None:
                 raise self._failure
             if self._channel is None:
@@ -335,6 +339,7 @@ class BlockWriter:
     def on_set_up(self, last_event_number: int) -> None:
         """The store knows the writer: what it does not have yet is sent."""
         was_set_up, self._is_set_up = self._is_set_up, True
+        self._set_ups += 1
         self.on_acknowledged(last_event_number)
         if was_set_up:
             return  # It was set up again before the first answer came; all is on its way.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.event import block_writer, write_budget
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+from tests.support import eventually
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 from tests.support.interrupts import Interrupt
 
@@ -556,6 +558,46 @@ def test_a_store_that_acknowledges_nothing_is_not_waited_for_without_an_end(
     writer.flush()
     assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
     writers.close()
+
+
+class HoldingStore(FakeStore):
+    """Takes no block, nor reads what follows it, before the fourth connection, as while Tier 2 is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+
+    def _handle(self, connection: Any, decoder: Any, command: c.Command) -> bool:
+        if isinstance(command, c.AppendBlockEnd):
+            if self.connection_count >= 4:
+                self.goes_on.set()
+            self.goes_on.wait(eventually.wait_max_s)
+        return super()._handle(connection, decoder, command)
+
+
+def test_more_blocks_than_a_socket_holds_wait_as_long_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has set the writer up: that its blocks do not leave is not for want of a store."""
+    monkeypatch.setattr(block_writer, "reply_time_max_s", 0.4)
+    now_s, silence_s = 0.0, 180.0
+    store = HoldingStore()
+    store.segments[SEGMENT] = FakeSegment()
+    writers = BlockWriters(store, monotonic_s=lambda: now_s)
+    lose = writers.lost
+
+    def lost(channel: Any) -> None:
+        nonlocal now_s
+        now_s += silence_s
+        lose(channel)
+
+    monkeypatch.setattr(writers, "lost", lost)
+    writer = open_writer(writers)
+    pieces = [piece(index, 4_000_000) for index in range(8)]
+    for data in pieces:
+        writer.write(data, 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(pieces)
+    writers.close()
+    store.close()
 
 
 def test_a_store_that_refuses_what_it_set_up_is_not_asked_without_an_end(store: FakeStore) -> None:
