@@ -43,6 +43,9 @@ attach_time_max_s: Final = 120.0
 reply_time_max_s: Final = 180.0
 """A store that holds appends back (its Tier 2 is behind) is waited for this long before its connection is given up,
 as long as it is the owner (``connection/silence.py``)."""
+acknowledge_time_max_s: Final = 3_600.0
+"""How long a call waits while stores set writers up and acknowledge nothing. They hold appends back for as long as Tier
+2 is away, which passes without an error up to this; a store that will never answer ends a job after it."""
 number_conflicts_max: Final = 5
 """Refused event numbers in a row without progress. One is normal: blocks of a lost connection arrived after all."""
 
@@ -95,7 +98,8 @@ class BlockWriter:
 
     Errors of ``write`` and ``flush``: ``SegmentSealed`` and ``SegmentNotFound`` (then ``unacknowledged`` has what
     was not written), ``BadEventNumber`` if another writer uses the same id, ``Unavailable`` when no store answers in
-    time, ``InvalidArgument`` in another process than its own.
+    time, ``UnknownOutcome`` when one does and acknowledges nothing (both go on when the call is repeated),
+    ``InvalidArgument`` in another process than its own.
     """
 
     def __init__(self, writers: BlockWriters, segment: str, writer_id: bytes) -> None:
@@ -104,6 +108,8 @@ class BlockWriter:
         self._writers = writers
         self._channel: _Channel | None = None
         self._is_set_up = False
+        self._set_ups = 0
+        """Counts how often a store answered that it is."""
         self.attachment = 0
         """Counts how often the writer was attached to a channel. What was sent before is answered to nobody."""
         self._detached_by = ""
@@ -226,15 +232,36 @@ class BlockWriter:
 
     def _wait(self, done: Callable[[], bool]) -> None:
         """Read answers, of all writers of the socket, until ``done``; attach again whenever it is needed."""
+        began_s = self._writers.monotonic_s()
+        pause_s, acknowledged = 0.0, self._writers.acknowledged_blocks
         while True:
             if self._failure is not None:
                 raise self._failure
             if done() and (self._channel is not None or not self._in_flight):
                 return
+            self._check_progress(began_s)
             if self._channel is None:
+                if self._writers.acknowledged_blocks > acknowledged:
+                    pause_s, acknowledged = 0.0, self._writers.acknowledged_blocks
+                if pause_s:
+                    self._writers.sleep(pause_s)
                 self._attach()
+                # A store may set it up and refuse the blocks, again and again.
+                pause_s = min(max(2 * pause_s, retry_delay_min_s), retry_delay_max_s)
             else:
                 self._writers.receive(self._channel, self._has_moved)
+
+    def _check_progress(self, began_s: float) -> None:
+        """``UnknownOutcome`` once nothing was acknowledged for too long, to this writer or to others: its blocks may
+        wait behind theirs. The connection is given up, so that the next call asks the store what it has."""
+        if self._writers.since_progress_s(began_s) > self._writers.acknowledge_time_s:
+            if self._channel is not None:
+                self._writers.lost(self._channel)
+            events = sum(block.event_count for block in self._in_flight)
+            raise UnknownOutcome(
+                f"{self.segment}: {events} events were sent, and nothing was acknowledged for "
+                f"{self._writers.acknowledge_time_s:.0f} s, though stores set the writer up; they are written or not"
+            )
 
     def _begin(self) -> None:
         """Ask to be set up, and wait for nothing: thousands of segments cost no round trip each."""
@@ -265,9 +292,11 @@ class BlockWriter:
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
     def _set_up(self) -> None:
-        """One try: ask, and learn what the store has."""
+        """One try: ask, and learn what the store has. A connection that is lost after that, while blocks are sent
+        again, was not for want of a store: one that holds them back reads no more of them than its buffers take."""
         self._ask_to_set_up()
-        while not self._is_set_up:
+        set_ups = self._set_ups
+        while self._set_ups == set_ups:
             if self._failure is not None:
                 raise self._failure
             if self._channel is None:
@@ -310,6 +339,7 @@ class BlockWriter:
     def on_set_up(self, last_event_number: int) -> None:
         """The store knows the writer: what it does not have yet is sent."""
         was_set_up, self._is_set_up = self._is_set_up, True
+        self._set_ups += 1
         self.on_acknowledged(last_event_number)
         if was_set_up:
             return  # It was set up again before the first answer came; all is on its way.
@@ -321,6 +351,7 @@ class BlockWriter:
     def on_acknowledged(self, event_number: int) -> None:
         while self._in_flight and self._in_flight[0].last_event_number <= event_number:
             self._writers.budget.release(self, self._in_flight.popleft().size_bytes)
+            self._writers.note_progress()
             self._number_conflicts = 0
 
     def on_failed(self, error: PravegaError) -> None:
@@ -359,17 +390,22 @@ class BlockWriters:
         resolver: BlockingResolver,
         *,
         attach_time_s: float = attach_time_max_s,
+        acknowledge_time_s: float = acknowledge_time_max_s,
         held_bytes: int = held_bytes_max,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.resolver = resolver
         self.attach_time_s = attach_time_s
+        self.acknowledge_time_s = acknowledge_time_s
         self.monotonic_s = monotonic_s
         self.sleep = sleep
         self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
         self._process = OwnProcess()
+        self._progress_s = monotonic_s()
+        """When a block was last acknowledged."""
+        self.acknowledged_blocks = 0
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -383,6 +419,14 @@ class BlockWriters:
         """``InvalidArgument`` after a fork: both processes would number their events alike, as one writer, and a store
         takes the events of the slower one for those that it has."""
         self._process.check("a writer")
+
+    def note_progress(self) -> None:
+        self._progress_s = self.monotonic_s()
+        self.acknowledged_blocks += 1
+
+    def since_progress_s(self, began_s: float) -> float:
+        """Seconds of a wait in which no block was acknowledged, of any writer, up to now."""
+        return self.monotonic_s() - max(began_s, self._progress_s)
 
     def ended_by(self, error: BaseException) -> None:
         """A call of a writer raised: other errors than those of its contract, as Ctrl-C, may have stopped it anywhere.

@@ -29,8 +29,8 @@ class Transaction:
     """Events that become readable together, or not at all. Made by ``TransactionalWriter.begin``.
 
     Errors: ``TransactionFailed`` once it was committed or aborted, or timed out, ``InvalidArgument`` for an event that
-    is too large, and those of ``BlockWriter``. Also an event whose ``write`` raised ``Unavailable`` is the
-    transaction's, and not to be written again: ``flush`` and ``commit`` go on with it.
+    is too large, and those of ``BlockWriter``. Also an event whose ``write`` raised ``Unavailable`` or
+    ``UnknownOutcome`` is the transaction's, and not to be written again: ``flush`` and ``commit`` go on with it.
     """
 
     def __init__(

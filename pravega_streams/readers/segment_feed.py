@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,7 @@ from pravega_common.errors import (
 from pravega_common.runtime.clock import Clock
 from pravega_common.wire import commands as c
 from pravega_streams.connection.asynchronous import ConnectionPool, WireConnection
-from pravega_streams.connection.endpoints import EndpointResolver
+from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
 from pravega_streams.connection.owned_answer import answer_of_owner
 from pravega_streams.connection.replies import error_of
 from pravega_streams.readers.slices import SegmentSlice, end_of_event, header_bytes
@@ -34,27 +35,34 @@ probe_after_s: Final = 10.0
 all reads that wait on it."""
 probe_time_max_s: Final = 10.0
 """Until the connection is given up also if the store is still the owner."""
+reads_on_connection_max: Final = 2_048
+"""Reads that wait on one connection; more go over another. Half of what a store takes, which still has those that were
+given up, and of the requests that a connection has outstanding, so there is room for a probe."""
 
 
 class SegmentReads:
-    """Reads segments over connections of its own, whose waiting reads end with them."""
+    """Reads segments over connections of its own, whose waiting reads end with them.
+
+    As many to a store as its reads need, one for ``reads_on_connection_max`` of them.
+    """
 
     def __init__(self, resolver: EndpointResolver, *, probe_s: float = probe_after_s) -> None:
         self.resolver = resolver
-        self._pool = ConnectionPool()
+        self._pools = [ConnectionPool()]
+        """Each has one connection a store; the later ones are for what finds no room in those before."""
+        self._waiting: Counter[WireConnection] = Counter()
+        """How many reads wait on each connection, those included that are not sent yet."""
+        self._probed: set[WireConnection] = set()
+        """The connections that one of their reads tries now, for all of them."""
         self._probe_s = probe_s
 
     async def read(self, segment: str, offset: int, length: int) -> c.SegmentRead:
         """Wait for bytes at an offset, or for the end of the segment."""
-        connection = await self._pool.get(await self.resolver.resolve(segment))
-        token = await self.resolver.token(segment)
-        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, token, rid)))
+        connection = await self._take_place(await self.resolver.resolve(segment))
         try:
-            while not (await asyncio.wait({answer}, timeout=self._probe_s))[0]:
-                await self._probe(connection, segment)
-            reply = answer.result()
+            reply = await self._answer(connection, segment, offset, length)
         finally:
-            answer.cancel()
+            self._give_place_back(connection)
         failure = error_of(reply, segment)
         if failure is not None:
             raise failure
@@ -62,9 +70,37 @@ class SegmentReads:
             raise UnknownOutcome(f"{segment}: the store answered {type(reply).__name__} to a read at offset {offset}")
         return reply
 
+    async def _take_place(self, endpoint: Endpoint) -> WireConnection:
+        """The first connection with room for a read, which is counted there from now on."""
+        number = 0
+        while True:
+            if number == len(self._pools):
+                self._pools.append(ConnectionPool())
+            connection = await self._pools[number].get(endpoint)
+            if self._waiting[connection] < reads_on_connection_max:
+                self._waiting[connection] += 1
+                return connection
+            number += 1
+
+    def _give_place_back(self, connection: WireConnection) -> None:
+        self._waiting[connection] -= 1
+        if not self._waiting[connection]:
+            del self._waiting[connection]
+
+    async def _answer(self, connection: WireConnection, segment: str, offset: int, length: int) -> c.Command:
+        token = await self.resolver.token(segment)
+        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, token, rid)))
+        try:
+            while not (await asyncio.wait({answer}, timeout=self._probe_s))[0]:
+                await self._probe(connection, segment)
+            return answer.result()
+        finally:
+            answer.cancel()
+
     async def _probe(self, connection: WireConnection, segment: str) -> None:
-        if connection.silent_s < self._probe_s:
+        if connection.silent_s < self._probe_s or connection in self._probed:
             return
+        self._probed.add(connection)
         try:
             async with asyncio.timeout(probe_time_max_s):
                 token = await self.resolver.token(segment)
@@ -74,9 +110,12 @@ class SegmentReads:
             connection.close(f"no answer within {probe_time_max_s:.0f} s")
         except UnknownOutcome as error:
             connection.close(str(error))
+        finally:
+            self._probed.discard(connection)
 
     def close(self) -> None:
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()
 
 
 class SegmentFeed:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.event import block_writer, write_budget
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
+from tests.support import eventually
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 from tests.support.interrupts import Interrupt
 
@@ -520,6 +523,129 @@ def test_no_store_in_time(store: FakeStore) -> None:
     with pytest.raises(Unavailable, match=r"s/t/0.*no store took the appends for 10 s"):
         writer.flush()
     assert len(writer.unacknowledged()) == 1
+
+
+@dataclass
+class PassingTime:
+    """A clock by which each block takes a store ``block_s``; ``answer`` is what it says instead of taking one."""
+
+    block_s: float
+    answer: c.Command | None
+    now_s: float = 0.0
+
+    def before(self, command: c.Command) -> c.Command | None:
+        if not isinstance(command, c.AppendBlockEnd):
+            return None
+        self.now_s += self.block_s
+        return self.answer
+
+
+def test_a_store_that_acknowledges_nothing_is_not_waited_for_without_an_end(
+    store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sets writers up, and says that it is there, again and again."""
+    monkeypatch.setattr(block_writer, "reply_time_max_s", 0.05)
+    time = PassingTime(600.0, c.KeepAlive())
+    store.before = time.before
+    writers = BlockWriters(store, monotonic_s=lambda: time.now_s)
+    writer = open_writer(writers)
+    writer.write(piece(1), 3)
+    with pytest.raises(UnknownOutcome, match=r"s/t/0.*3 events were sent, and nothing .* acknowledged for 3600 s"):
+        writer.flush()
+    assert [item.data for item in writer.unacknowledged()] == [piece(1)]
+    store.before = lambda command: None
+    writer.write(piece(2), 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == bytes(piece(1)) + bytes(piece(2))
+    writers.close()
+
+
+class HoldingStore(FakeStore):
+    """Takes no block, nor reads what follows it, before the fourth connection, as while Tier 2 is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+
+    def _handle(self, connection: Any, decoder: Any, command: c.Command) -> bool:
+        if isinstance(command, c.AppendBlockEnd):
+            if self.connection_count >= 4:
+                self.goes_on.set()
+            self.goes_on.wait(eventually.wait_max_s)
+        return super()._handle(connection, decoder, command)
+
+
+def test_more_blocks_than_a_socket_holds_wait_as_long_as_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has set the writer up: that its blocks do not leave is not for want of a store."""
+    monkeypatch.setattr(block_writer, "reply_time_max_s", 0.4)
+    now_s, silence_s = 0.0, 180.0
+    store = HoldingStore()
+    store.segments[SEGMENT] = FakeSegment()
+    writers = BlockWriters(store, monotonic_s=lambda: now_s)
+    lose = writers.lost
+
+    def lost(channel: Any) -> None:
+        nonlocal now_s
+        now_s += silence_s
+        lose(channel)
+
+    monkeypatch.setattr(writers, "lost", lost)
+    writer = open_writer(writers)
+    pieces = [piece(index, 4_000_000) for index in range(8)]
+    for data in pieces:
+        writer.write(data, 1)
+    writer.flush()
+    assert store.segments[SEGMENT].data == b"".join(pieces)
+    writers.close()
+    store.close()
+
+
+def test_a_store_that_refuses_what_it_set_up_is_not_asked_without_an_end(store: FakeStore) -> None:
+    """Each set-up is a success, so no try of it is the last one; nor is it asked without a pause."""
+    now_s = 0.0
+    pauses_s: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+        pauses_s.append(pause_s)
+
+    store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+    writers = BlockWriters(store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    with pytest.raises(UnknownOutcome, match="acknowledged for 60 s"):
+        writer.flush()
+    assert pauses_s[:3] == [0.02, 0.04, 0.08]
+    assert max(pauses_s) == 2.0
+    assert store.connection_count < 50
+    writers.close()
+
+
+def test_a_slow_store_is_waited_for_as_long_as_it_acknowledges(
+    store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for the blocks of another writer, behind which this one's wait."""
+    now_s, answer_s = 0.0, 3_000.0
+    writers = BlockWriters(store, monotonic_s=lambda: now_s)
+    first, second = many_writers(store, writers, 2)
+    flush_all([first, second])
+    receive = writers.receive
+
+    def slowly(channel: Any, has_moved: HasMoved) -> None:
+        nonlocal now_s
+        now_s += answer_s
+        receive(channel, has_moved)
+
+    monkeypatch.setattr(writers, "receive", slowly)
+    for number in range(7):
+        first.write(piece(number), 1)
+        first.start_flush()
+    second.write(piece(9), 1)
+    second.flush()
+    assert second.unacknowledged() == []
+    assert now_s == 8 * answer_s
+    writers.close()
 
 
 def test_what_many_segments_hold_is_bounded(store: FakeStore) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from pravega_common.errors import (
 )
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
-from pravega_common.names import segment_name
+from pravega_common.names import segment_name, segments_per_stream_max
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.readers import event_reader, segment_feed
@@ -240,7 +241,7 @@ async def test_a_lost_connection_costs_and_repeats_nothing(
     for number in range(4):
         await eventually(lambda: bool(segments.waiting_reads(S0)))
         if number % 2:
-            next(iter(reader._reads._pool._connections.values())).close("the test cuts it")
+            next(iter(reader._reads._pools[0]._connections.values())).close("the test cuts it")
         await segments.append(S0, [framed(b"event %d" % number)])
     assert await reading == [b"event %d" % number for number in range(4)]
 
@@ -497,6 +498,53 @@ async def test_a_connection_is_tried_while_a_read_waits(endpoint: Endpoint, segm
     assert not done, "the probes were answered, so the read goes on"
     await segments.append(S0, [b"bytes"])
     assert bytes((await reading).data) == b"bytes"
+    reads.close()
+
+
+async def test_a_connection_is_tried_once_for_all_reads_that_wait_on_it(
+    endpoint: Endpoint, segments: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads that began together would all try it together, every few seconds of a quiet stream."""
+    answer_of_owner, probes, together = segment_feed.answer_of_owner, 0, []
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal probes
+        probes += 1
+        together.append(probes)
+        try:
+            return await answer_of_owner(*arguments)
+        finally:
+            probes -= 1
+
+    monkeypatch.setattr(segment_feed, "answer_of_owner", counted)
+    await segments.create_segment(S0)
+    reads = segment_feed.SegmentReads(ScriptedResolver(endpoint), probe_s=0.01)
+    reading = [asyncio.create_task(reads.read(S0, 0, 100)) for _ in range(100)]
+    await eventually(lambda: len(together) >= 3)
+    assert set(together) == {1}
+    await segments.append(S0, [b"bytes"])
+    assert {bytes(answer.data) for answer in await asyncio.gather(*reading)} == {b"bytes"}
+    reads.close()
+
+
+async def test_more_reads_wait_at_a_store_than_one_connection_has_room_for(
+    endpoint: Endpoint, segments: InMemorySegmentStore
+) -> None:
+    """As of one reader of a stream with the most segments that it may have; the probes need room beside."""
+    names = [segment_name(SCOPE, STREAM, number) for number in range(segments_per_stream_max)]
+    for name in names:
+        await segments.create_segment(name)
+    reads = segment_feed.SegmentReads(ScriptedResolver(endpoint), probe_s=0.5)
+    reading = {name: asyncio.create_task(reads.read(name, 0, 100)) for name in names}
+    await eventually(lambda: all(segments.waiting_reads(name) or reading[name].done() for name in names))
+    done, _ = await asyncio.wait(reading.values(), timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+    assert [task.exception() for task in done] == [], "all wait, and their connections were tried meanwhile"
+    for name in (names[0], names[-1]):
+        await segments.append(name, [b"bytes"])
+        assert bytes((await reading[name]).data) == b"bytes"
+    for task in reading.values():
+        task.cancel()
+    await asyncio.wait(reading.values())
     reads.close()
 
 
