@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, NotFound, PravegaError, Unavailable
+from pravega_common.errors import InvalidArgument, NotFound, PravegaError, StreamNotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers import checkpoints, transitions
@@ -160,10 +160,18 @@ class ReaderGroup:
     async def reset(self, cuts: Cuts) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.
 
-        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it.
+        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it;
+        ``StreamNotFound`` once a stream of the group is deleted, as nothing can begin there.
         """
         start = GroupConfiguration(dict(cuts), {}, self.configuration.refresh_time_ms)
-        positions = await self._cluster.start_positions(start)
+        try:
+            positions = await self._cluster.start_positions(start)
+        except StreamNotFound as error:
+            raise StreamNotFound(
+                f"reader group {self.scope}/{self.name} cannot be reset: {error}; if it was deleted, delete the group "
+                "and create it again with cuts of the streams that are left (those of a checkpoint: "
+                "wait_for_checkpoint)"
+            ) from error
         bounded = {stream: end for stream, end in self.configuration.end.items() if stream in cuts}
         await self._cluster.check_ends(bounded, positions)
         await self._table.update(lambda state: transitions.reset(state, positions))

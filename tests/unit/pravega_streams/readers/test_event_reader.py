@@ -15,6 +15,7 @@ from pravega_common.errors import (
     InvalidArgument,
     NotFound,
     SegmentNotFound,
+    StreamNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -77,6 +78,7 @@ class FakeStream:
         return [Successor(SegmentRange(scope, stream, item, 0.0, 1.0), before) for item, before in found.items()]
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
+        self.check_there(stream)
         return bool(cut)
 
     async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
@@ -170,6 +172,24 @@ async def test_a_start_in_segments_that_were_not_reached_is_refused(group: Reade
         with pytest.raises(InvalidArgument, match="were not reached yet"):
             await group.reset({(SCOPE, STREAM): start})
     assert (await group.open()).configuration == before
+
+
+async def test_a_reset_names_the_stream_that_was_deleted(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """And says how to go on: no cut of the others alone is one of the group."""
+    await segments.create_segment(segment_name(SCOPE, "old", 0))
+    both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "old"): HEAD})
+    made = await ReaderGroup(group._cluster, SCOPE, "two").create(both)
+    await made.initiate_checkpoint("c")
+    stream.deleted.add("old")
+    cuts = {name: cut.offsets for name, cut in (await made.wait_for_checkpoint("c")).items()}
+    for again in (made.reset_to_checkpoint("c"), made.reset(cuts)):
+        with pytest.raises(StreamNotFound, match=r"two cannot be reset: stream s/old does not exist; .* create"):
+            await again
+    start = {name: cut for name, cut in cuts.items() if name != (SCOPE, "old")}
+    left = await ReaderGroup(made._cluster, SCOPE, "left").create(GroupConfiguration(start))
+    assert (await left.get_stream_cuts())[SCOPE, STREAM].offsets == {0: 0}
 
 
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
