@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pravega_common.errors import InvalidArgument, NotFound, StreamNotFound
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import parse_segment_name, segment_name, short_segment_name
 from pravega_common.runtime.clock import Clock, SystemClock
@@ -140,5 +140,13 @@ class ReaderCluster:
             for number in predecessors - waiting:
                 read = segment_name(name.scope, name.stream, number)
                 if read not in whole:
-                    whole[read] = (await self.info(read)).length
+                    whole[read] = await self._length_of_read(read)
         return whole
+
+    async def _length_of_read(self, segment: str) -> int:
+        """The length of a segment that was read to its end; 0 for one that was truncated as a whole since then."""
+        try:
+            return (await self.info(segment)).length
+        except SegmentNotFound:
+            # Nobody knows its length any more. From whichever offset, nothing of it is left to come again.
+            return 0

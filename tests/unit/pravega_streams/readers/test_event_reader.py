@@ -451,6 +451,26 @@ async def test_what_the_group_has_of_the_head_does_not_come_again(
     assert sorted(await group_cut(group)) == sorted([held, after, waiting])
 
 
+async def test_a_cut_has_a_read_segment_that_was_truncated_while_its_successor_waits(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """Two segments are merged; one was read and is gone, and nobody has come yet to read the other."""
+    merged, other = 1 << 32 | 1, 7
+    await segments.append(S0, [framed(b"read")])
+    await segments.create_segment(segment_name(SCOPE, STREAM, other))
+    stream.following = {number: {merged: (0, other)} for number in (0, other)}
+    await group._table.update(
+        lambda state: replace(
+            state, unassigned={segment_name(SCOPE, STREAM, other): 5}, future={S1: frozenset({other})}
+        )
+    )
+    await group.initiate_checkpoint("c")
+    assert await group_cut(group) == {0: 12, other: 5}
+    await segments.delete(S0)
+    assert await group_cut(group) == {0: 0, other: 5}
+    assert (await group.wait_for_checkpoint("c"))[SCOPE, STREAM].offsets == {0: 0, other: 5}
+
+
 async def test_a_checkpoint_is_waited_for_before_a_group_goes_on_at_the_head(
     group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
 ) -> None:
