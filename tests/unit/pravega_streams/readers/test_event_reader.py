@@ -192,6 +192,26 @@ async def test_a_reset_names_the_stream_that_was_deleted(
     assert (await left.get_stream_cuts())[SCOPE, STREAM].offsets == {0: 0}
 
 
+async def test_a_group_with_a_bad_cut_is_not_registered(group: ReaderGroup) -> None:
+    """A subscriber without a group would stay in the lists of its streams."""
+    registered = 0
+
+    async def register() -> CutPublisher:
+        nonlocal registered
+        registered += 1
+        return publisher_of(group, SentCuts().send)
+
+    made = ReaderGroup(group._cluster, SCOPE, "new")
+    for start, end in (({}, {0: 9}), ({0: -1}, {0: 9}), ({0: 5}, {0: 3})):
+        with pytest.raises(InvalidArgument):
+            await made.create(GroupConfiguration({(SCOPE, STREAM): start}, {(SCOPE, STREAM): end}), register)
+    assert not registered
+    await made.create(GroupConfiguration({(SCOPE, STREAM): HEAD}), register)
+    assert registered == 1 and made.publishes_itself
+    await ReaderGroup(group._cluster, SCOPE, "new").create(made.configuration, register)
+    assert registered == 2, "what became of the first registration is not known"
+
+
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
     group: ReaderGroup, reader: EventReader, stream: FakeStream, segments: InMemorySegmentStore
 ) -> None:
