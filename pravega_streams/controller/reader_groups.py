@@ -11,7 +11,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
-from pravega_streams.controller.call_numbers import checked_cut
+from pravega_streams.controller.call_numbers import checked_cut, checked_number
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
@@ -145,7 +145,7 @@ def _configuration(
     return pb.ReaderGroupConfiguration(
         scope=scope,
         readerGroupName=group,
-        groupRefreshTimeMillis=refresh_time_ms,
+        groupRefreshTimeMillis=checked_number("the refresh time of a group in milliseconds", refresh_time_ms),
         automaticCheckpointIntervalMillis=checkpoint_interval_ms,
         maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
         retentionType=retention.value,

@@ -28,6 +28,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -46,6 +47,7 @@ from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.failed_attempts import is_question, was_unsent
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.controller.wait_notice import notice_every_s
 from pravega_streams.stream_manager import StreamManager
@@ -138,7 +140,7 @@ def test_a_policy_that_no_call_can_carry_names_the_number_and_the_limit(
 def test_times_sizes_and_places_that_no_call_can_carry_name_the_number_and_the_limit(
     client: ControllerClient, number: Any, said: str
 ) -> None:
-    made = uuid.uuid4()
+    made, groups = uuid.uuid4(), ReaderGroupClient(client.transport)
     for name, call in {
         "the bytes to retain": lambda: client.create_stream("s", "t", _retaining(RetentionPolicy.by_size(number))),
         "the most milliseconds": lambda: client.update_stream("s", "t", _retaining(RetentionPolicy.by_time(1, number))),
@@ -152,6 +154,7 @@ def test_times_sizes_and_places_that_no_call_can_carry_name_the_number_and_the_l
         "a writer's time": lambda: client.note_time("s", "t", "w", {0: 1}, number),
         "a segment to seal": lambda: client.scale_stream("s", "t", [number], [(0.0, 1.0)]),
         "the offset in segment 0": lambda: client.truncate_stream("s", "t", {0: number}),
+        "refresh time": lambda: groups.create("s", "g", [("s", "t")], ReaderGroupRetention.MANUAL, number),
         "offset in segment 1": lambda: client.segments_between("s", "t", {1: number}, {}),
         "offset in segment 2": lambda: client.segments_between("s", "t", {}, {2: number}),
         "a cut's segment": lambda: client.is_cut_valid("s", "t", {number: 0}),
