@@ -89,12 +89,15 @@ class AsyncStreamClient:
         if retention is ReaderGroupRetention.NONE:
             publisher = await self._publisher_of(scope, group)
             return await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
-        registration = await asyncio.to_thread(
-            self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
-        )
-        publisher = CutPublisher(self._cluster, registration, self._send_cut)
-        made = await ReaderGroup(self._cluster, scope, group, publisher).create(configuration)
-        if publisher.is_automatic:
+
+        async def register() -> CutPublisher:
+            registration = await asyncio.to_thread(
+                self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
+            )
+            return CutPublisher(self._cluster, registration, self._send_cut)
+
+        made = await ReaderGroup(self._cluster, scope, group).create(configuration, register)
+        if made.publishes_itself:
             # Until there is a cut retention waits for nothing, and readers may come much later.
             with suppress(InvalidArgument):  # A group that existed may stand before what it has published.
                 await made.publish_cuts()

@@ -85,7 +85,7 @@ class StreamManager:
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration | int = 1) -> bool:
         """Make a stream with a configuration, or with a fixed number of segments; whether it is new."""
-        if isinstance(configuration, int):
+        if not isinstance(configuration, StreamConfiguration):
             configuration = StreamConfiguration(ScalingPolicy.fixed(configuration))
         return self.client.controller.create_stream(scope, stream, configuration)
 

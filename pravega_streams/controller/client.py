@@ -39,6 +39,7 @@ from pravega_common.proto_forms import (
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.controller.call_numbers import check_configuration, checked_cut, checked_number, long_max
 from pravega_streams.controller.scale_refusal import checked_ranges, made_by_scale, refusal_reason
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
@@ -119,13 +120,13 @@ class ControllerClient:
 
     def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration | None = None) -> bool:
         """Whether it is new."""
-        message = configuration_to(scope, stream, configuration or StreamConfiguration())
+        message = _configuration(scope, stream, configuration or StreamConfiguration())
         status = self._ask("createStream", message).status
         name = f"{scope}/{stream}"
         return _decide("createStream", name, status, pb.CreateStreamStatus.Status, existing="STREAM_EXISTS")
 
     def update_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> None:
-        status = self._ask("updateStream", configuration_to(scope, stream, configuration)).status
+        status = self._ask("updateStream", _configuration(scope, stream, configuration)).status
         _decide("updateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def stream_exists(self, scope: str, stream: str) -> bool:
@@ -146,13 +147,12 @@ class ControllerClient:
 
     def truncate_stream(self, scope: str, stream: str, cut: SegmentOffsets) -> None:
         """Forget everything before the cut."""
-        status = self._ask("truncateStream", pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)).status
+        status = self._ask("truncateStream", _cut(scope, stream, cut)).status
         _decide("truncateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
         """Whether the cut's segments belong together and cover the key space."""
-        request = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut)
-        return bool(self._ask("isStreamCutValid", request).response)
+        return bool(self._ask("isStreamCutValid", _cut(scope, stream, cut)).response)
 
     def scale_stream(
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]
@@ -169,7 +169,7 @@ class ControllerClient:
         info = stream_info(scope, stream)
         request = pb.ScaleRequest(
             streamInfo=info,
-            sealedSegments=sealed,
+            sealedSegments=[checked_number("a segment to seal", item) for item in sealed],
             newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in new_ranges],
             scaleTimestamp=time.time_ns() // 1_000_000,
         )
@@ -244,8 +244,8 @@ class ControllerClient:
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
-        request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=end)
-        getattr(request, "from").update(start)
+        request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=checked_cut(end))
+        getattr(request, "from").update(checked_cut(start))
         return [item.segmentId for item in self._ask("getSegmentsBetween", request).segments]
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
@@ -265,7 +265,7 @@ class ControllerClient:
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
         """``NotFound``, ``StreamSealed``, ``InvalidArgument`` for the lease."""
-        request = pb.CreateTxnRequest(streamInfo=stream_info(scope, stream), lease=lease_ms)
+        request = pb.CreateTxnRequest(streamInfo=stream_info(scope, stream), lease=_lease(lease_ms))
         reply = self._transport.controller(
             "createTransaction", request, refusal=lambda: self._sealed_error(scope, stream)
         )
@@ -284,7 +284,7 @@ class ControllerClient:
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus:
         request = pb.PingTxnRequest(
-            streamInfo=stream_info(scope, stream), txnId=transaction_to(transaction_id), lease=lease_ms
+            streamInfo=stream_info(scope, stream), txnId=transaction_to(transaction_id), lease=_lease(lease_ms)
         )
         return from_wire(PING_STATUSES, self._ask("pingTransaction", request).status)
 
@@ -310,8 +310,9 @@ class ControllerClient:
 
     def note_time(self, scope: str, stream: str, writer_id: str, position: SegmentOffsets, time_ms: int) -> None:
         """Report a writer's time, with a position behind its events. ``InvalidArgument`` if one goes back."""
-        cut = pb.StreamCut(streamInfo=stream_info(scope, stream), cut=position)
-        request = pb.TimestampFromWriter(writer=writer_id, timestamp=time_ms, position=cut)
+        request = pb.TimestampFromWriter(
+            writer=writer_id, timestamp=_time(time_ms), position=_cut(scope, stream, position)
+        )
         result = self._ask("noteTimestampFromWriter", request).result
         if result != pb.TimestampResponse.SUCCESS:
             text = (
@@ -331,7 +332,7 @@ class ControllerClient:
             streamInfo=stream_info(scope, stream),
             txnId=transaction_to(transaction_id),
             writerId=writer,
-            timestamp=time_ms,
+            timestamp=_time(time_ms),
         )
 
 
@@ -344,6 +345,23 @@ _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
     "INVALID_SCOPE_NAME": InvalidArgument,
     "INVALID_STREAM_NAME": InvalidArgument,
 }
+
+
+def _configuration(scope: str, stream: str, configuration: StreamConfiguration) -> pb.StreamConfig:
+    check_configuration(configuration)
+    return configuration_to(scope, stream, configuration)
+
+
+def _cut(scope: str, stream: str, cut: SegmentOffsets) -> pb.StreamCut:
+    return pb.StreamCut(streamInfo=stream_info(scope, stream), cut=checked_cut(cut))
+
+
+def _lease(lease_ms: int) -> int:
+    return checked_number("the milliseconds of a transaction's lease", lease_ms)
+
+
+def _time(time_ms: int) -> int:
+    return checked_number("a writer's time in milliseconds", time_ms, minimum=-long_max - 1)
 
 
 def _decide(method: str, name: str, status: int, names: Any, *, existing: str = "", missing: str = "") -> bool:

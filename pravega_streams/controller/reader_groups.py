@@ -11,6 +11,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
+from pravega_streams.controller.call_numbers import checked_cut, checked_number
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
@@ -115,7 +116,7 @@ class ReaderGroupClient:
             subscriber=registration.subscriber,
             generation=registration.generation,
             readerGroupId=registration.group_id,
-            streamCut=pb.StreamCut(streamInfo=stream_info(scope, stream), cut=cut),
+            streamCut=pb.StreamCut(streamInfo=stream_info(scope, stream), cut=checked_cut(cut)),
         )
         try:
             reply = self._transport.controller("updateSubscriberStreamCut", request)
@@ -144,7 +145,7 @@ def _configuration(
     return pb.ReaderGroupConfiguration(
         scope=scope,
         readerGroupName=group,
-        groupRefreshTimeMillis=refresh_time_ms,
+        groupRefreshTimeMillis=checked_number("the refresh time of a group in milliseconds", refresh_time_ms),
         automaticCheckpointIntervalMillis=checkpoint_interval_ms,
         maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
         retentionType=retention.value,

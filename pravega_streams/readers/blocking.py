@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, PravegaError
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.connection.own_process import OwnProcess
@@ -17,6 +18,7 @@ from pravega_streams.readers.reader_group import ReaderGroup, checkpoint_time_de
 from pravega_streams.readers.slices import ReadEvent, SegmentSlice
 
 T = TypeVar("T")
+_log: Final = logging.getLogger(__name__)
 
 
 class LoopThread:
@@ -173,8 +175,31 @@ class BlockingReaderGroup:
         return self._group.configuration
 
     def create_reader(self, reader_id: str) -> BlockingEventReader:
-        """Add a reader; ``AlreadyExists`` while one of that name is online."""
-        return BlockingEventReader(self._loop.run(self._group.create_reader(reader_id)), self._loop)
+        """Add a reader; ``AlreadyExists`` while one of that name is online. One that an interrupt (Ctrl-C) keeps the
+        caller from getting leaves again."""
+        made: list[EventReader] = []
+        turn = asyncio.Lock()
+
+        async def create() -> None:
+            async with turn:
+                made.append(await self._group.create_reader(reader_id))
+
+        async def take_back() -> None:
+            async with turn:  # Until the creation has ended, which an interrupt cancels, or not.
+                if made:
+                    await made.pop().reader_offline()
+
+        try:
+            self._loop.run(create())
+            return BlockingEventReader(made[0], self._loop)
+        except Exception:
+            raise  # Nothing was made.
+        except BaseException:
+            try:
+                self._loop.run(take_back())
+            except PravegaError as error:
+                _log.warning("reader %s was not taken back and is in its group still: %s", reader_id, error)
+            raise
 
     def readers_online(self) -> list[str]:
         """The names of the readers that are online, or died without leaving."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import parse_segment_name, segment_name, short_segment_name
 from pravega_common.runtime.clock import Clock, SystemClock
@@ -65,10 +65,14 @@ class ReaderCluster:
         return SegmentInfo(reply.segment, reply.start_offset, reply.write_offset, reply.is_sealed, reply.last_modified)
 
     async def start_positions(self, configuration: GroupConfiguration) -> dict[str, int]:
-        """The segments and offsets at which a group begins; ``InvalidArgument`` for cuts that are not of the stream."""
+        """The segments and offsets at which a group begins; ``InvalidArgument`` for cuts that are not of the stream,
+        ``StreamNotFound``."""
         positions: dict[str, int] = {}
         for (scope, stream), start in configuration.start.items():
-            cut = await self._cut_of((scope, stream), start)
+            try:
+                cut = await self._cut_of((scope, stream), start)
+            except NotFound as error:
+                raise StreamNotFound.of(scope, stream) from error
             positions |= {segment_name(scope, stream, number): offset for number, offset in cut.items()}
         for bounded, end in configuration.end.items():
             await self._check_cut(bounded, end)
@@ -136,5 +140,13 @@ class ReaderCluster:
             for number in predecessors - waiting:
                 read = segment_name(name.scope, name.stream, number)
                 if read not in whole:
-                    whole[read] = (await self.info(read)).length
+                    whole[read] = await self._length_of_read(read)
         return whole
+
+    async def _length_of_read(self, segment: str) -> int:
+        """The length of a segment that was read to its end; 0 for one that was truncated as a whole since then."""
+        try:
+            return (await self.info(segment)).length
+        except SegmentNotFound:
+            # Nobody knows its length any more. From whichever offset, nothing of it is left to come again.
+            return 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from pravega_common.errors import InvalidArgument, NotFound, PravegaError, Unavailable
+from pravega_common.errors import InvalidArgument, NotFound, PravegaError, StreamNotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.readers import checkpoints, transitions
@@ -33,6 +33,8 @@ _log: Final = logging.getLogger(__name__)
 
 Cuts = Mapping[StreamName, SegmentOffsets]
 """A cut of each of several streams, by scope and name."""
+Register = Callable[[], Awaitable[CutPublisher]]
+"""Registers a group as a subscriber."""
 
 
 class ReaderGroup:
@@ -50,18 +52,24 @@ class ReaderGroup:
         self._table = GroupTable(cluster.tables, scope, name, clock=cluster.clock)
         self._unfinished: dict[str, GroupMember] = {}
 
-    async def create(self, configuration: GroupConfiguration) -> ReaderGroup:
+    async def create(self, configuration: GroupConfiguration, register: Register | None = None) -> ReaderGroup:
         """Make the group where its streams start, unless it exists already: then it stays as it is, and nothing is
         asked about the configuration, whose cuts may be truncated by now.
 
         ``InvalidArgument`` for cuts that are not of their streams, and for an end that lies before the start.
+        ``StreamNotFound``. ``register``: called once nothing of that stands in the way, before the group is there.
         """
-        if await self._exists():
-            return self
+        positions = None if await self._exists() else await self._start_of(configuration)
+        if register is not None:
+            self._publisher = await register()
+        if positions is not None:
+            await self._table.create(GroupState(configuration, positions))
+        return self
+
+    async def _start_of(self, configuration: GroupConfiguration) -> Positions:
         positions = await self._cluster.start_positions(configuration)
         await self._cluster.check_ends(configuration.end, positions)
-        await self._table.create(GroupState(configuration, positions))
-        return self
+        return positions
 
     async def open(self) -> ReaderGroup:
         """Look at the group, which must exist: ``NotFound``."""
@@ -83,6 +91,11 @@ class ReaderGroup:
     def configuration(self) -> GroupConfiguration:
         """The configuration as it was last seen."""
         return self._table.state.config
+
+    @property
+    def publishes_itself(self) -> bool:
+        """Whether the group is registered as a subscriber that publishes its positions without being told to."""
+        return self._publisher is not None and self._publisher.is_automatic
 
     # ---- readers
 
@@ -160,10 +173,18 @@ class ReaderGroup:
     async def reset(self, cuts: Cuts) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.
 
-        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it.
+        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it;
+        ``StreamNotFound`` once a stream of the group is deleted, as nothing can begin there.
         """
         start = GroupConfiguration(dict(cuts), {}, self.configuration.refresh_time_ms)
-        positions = await self._cluster.start_positions(start)
+        try:
+            positions = await self._cluster.start_positions(start)
+        except StreamNotFound as error:
+            raise StreamNotFound(
+                f"reader group {self.scope}/{self.name} cannot be reset: {error}; if it was deleted, delete the group "
+                "and create it again with cuts of the streams that are left (those of a checkpoint: "
+                "wait_for_checkpoint)"
+            ) from error
         bounded = {stream: end for stream, end in self.configuration.end.items() if stream in cuts}
         await self._cluster.check_ends(bounded, positions)
         await self._table.update(lambda state: transitions.reset(state, positions))

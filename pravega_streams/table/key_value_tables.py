@@ -9,6 +9,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.names import table_segment_name
 from pravega_common.proto import controller_pb2 as pb
+from pravega_streams.controller.call_numbers import checked_number
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
@@ -25,14 +26,8 @@ class KeyValueTableSettings:
     secondary_key_length: int = 0
 
     def __post_init__(self) -> None:
-        if self.primary_key_length < 1 or self.secondary_key_length < 0 or self.partitions < 1:
-            raise InvalidArgument(
-                f"a table of {self.partitions} partitions, primary keys of {self.primary_key_length} bytes, secondary "
-                f"keys of {self.secondary_key_length} bytes; at least 1, 1 and 0 are needed"
-            )
-        for name in ("partitions", "primary_key_length", "secondary_key_length"):
-            if getattr(self, name) > setting_max:
-                raise InvalidArgument(f"a table with {name} {getattr(self, name)}: must be at most {setting_max}")
+        for name, least in (("partitions", 1), ("primary_key_length", 1), ("secondary_key_length", 0)):
+            checked_number(f"a table's {name}", getattr(self, name), setting_max, least)
 
     @property
     def key_length(self) -> int:

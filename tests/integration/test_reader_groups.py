@@ -352,6 +352,17 @@ async def test_retention_waits_for_a_group_before_it_has_a_reader(
     assert lag.subscribers[0].updated_ms
 
 
+async def test_a_group_with_a_bad_cut_leaves_no_subscriber(
+    client: AsyncStreamClient, writer_client: StreamClient
+) -> None:
+    stream = new_stream(writer_client, 1)
+    with pytest.raises(InvalidArgument, match="are not of this stream"):
+        await client.create_reader_group(
+            SCOPE, new_name("group"), {stream: {99: 0}}, retention=ReaderGroupRetention.MANUAL
+        )
+    assert client._groups.subscribers(SCOPE, stream) == []
+
+
 async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_client: StreamClient) -> None:
     stream, written = new_name("stream"), {}
     configuration = StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_size(1))

@@ -16,7 +16,8 @@ import org.apache.spark.TaskKilledException;
 
 /**
  * A connection to a segment store that speaks Hello, ReadSegment and SegmentRead ({@code docs/wire-protocol.md} 2).
- * {@code IOException} for any other answer, and for none in time; a task that is killed ends within a second.
+ * {@code IOException} for any other answer, and for none in time. A task that is killed ends within a second, and while
+ * it connects once that is done or given up, after up to 10 s.
  */
 final class StoreConnection implements AutoCloseable {
     private static final int HELLO = -127;

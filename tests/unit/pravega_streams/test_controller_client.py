@@ -9,9 +9,11 @@ import pickle
 import re
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -26,6 +28,7 @@ from pravega_common.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -44,8 +47,10 @@ from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.failed_attempts import is_question, was_unsent
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.controller.wait_notice import notice_every_s
+from pravega_streams.stream_manager import StreamManager
 from tests.support.certificates import Authority
 from tests.support.proxy import CuttingProxy
 from tests.support.servers import free_port
@@ -101,6 +106,65 @@ def client(controller: Controller) -> Iterator[ControllerClient]:
         made = ControllerClient(f"tcp://127.0.0.1:{port}")
         yield made
         made.close()
+
+
+_BAD_NUMBERS = [
+    (2**31, "2147483648 is not possible, must be in 0..2147483647"),
+    (-1, "-1 is not possible, must be in 0"),
+    (True, "True is no whole number"),
+    (3.0, "3.0 is no whole number"),
+    ("3", "'3' is no whole number"),
+]
+
+
+@pytest.mark.parametrize(("number", "said"), _BAD_NUMBERS)
+def test_a_policy_that_no_call_can_carry_names_the_number_and_the_limit(
+    client: ControllerClient, number: Any, said: str
+) -> None:
+    for name, scaling in (
+        ("number of segments", ScalingPolicy.fixed(number)),
+        ("target rate", ScalingPolicy(ScaleType.EVENTS_PER_SECOND, number, 2, 1)),
+        ("scale factor", ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 1, number, 1)),
+    ):
+        for call in (client.create_stream, client.update_stream):
+            with pytest.raises(InvalidArgument, match=f"{name}: {re.escape(said)}"):
+                call("s", "t", StreamConfiguration(scaling))
+    with (
+        StreamManager(client.transport.address) as manager,
+        pytest.raises(InvalidArgument, match=f"number of segments: {re.escape(said)}"),
+    ):
+        manager.create_stream("s", "t", number)
+
+
+@pytest.mark.parametrize(("number", "said"), [(2**63, "must be in [-0-9]+..9223372036854775807"), *_BAD_NUMBERS[2:]])
+def test_times_sizes_and_places_that_no_call_can_carry_name_the_number_and_the_limit(
+    client: ControllerClient, number: Any, said: str
+) -> None:
+    made, groups = uuid.uuid4(), ReaderGroupClient(client.transport)
+    for name, call in {
+        "the bytes to retain": lambda: client.create_stream("s", "t", _retaining(RetentionPolicy.by_size(number))),
+        "the most milliseconds": lambda: client.update_stream("s", "t", _retaining(RetentionPolicy.by_time(1, number))),
+        "rollover size": lambda: client.create_stream("s", "t", StreamConfiguration(rollover_size_bytes=number)),
+        "timestamp_agg": lambda: client.create_stream(
+            "s", "t", StreamConfiguration(timestamp_aggregation_timeout_ms=number)
+        ),
+        "lease": lambda: client.create_transaction("s", "t", number),
+        "transaction's lease": lambda: client.ping_transaction("s", "t", made, number),
+        "writer's time": lambda: client.commit_transaction("s", "t", made, "w", number),
+        "a writer's time": lambda: client.note_time("s", "t", "w", {0: 1}, number),
+        "a segment to seal": lambda: client.scale_stream("s", "t", [number], [(0.0, 1.0)]),
+        "the offset in segment 0": lambda: client.truncate_stream("s", "t", {0: number}),
+        "refresh time": lambda: groups.create("s", "g", [("s", "t")], ReaderGroupRetention.MANUAL, number),
+        "offset in segment 1": lambda: client.segments_between("s", "t", {1: number}, {}),
+        "offset in segment 2": lambda: client.segments_between("s", "t", {}, {2: number}),
+        "a cut's segment": lambda: client.is_cut_valid("s", "t", {number: 0}),
+    }.items():
+        with pytest.raises(InvalidArgument, match=f"{name}.*{said}"):
+            call()
+
+
+def _retaining(retention: RetentionPolicy) -> StreamConfiguration:
+    return StreamConfiguration(retention=retention)
 
 
 def test_uris() -> None:

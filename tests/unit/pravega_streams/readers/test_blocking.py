@@ -14,7 +14,7 @@ import pytest
 from pravega_common.errors import InvalidArgument
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.readers import blocking, slices
-from pravega_streams.readers.blocking import BlockingEventReader, LoopThread
+from pravega_streams.readers.blocking import BlockingEventReader, BlockingReaderGroup, LoopThread
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
@@ -46,6 +46,7 @@ class World:
         self.requests = RawClient(resolver)
         cluster = ReaderCluster(FakeStream(), self.requests, TableClient(self.requests), resolver)
         group = await ReaderGroup(cluster, SCOPE, "g").create(GroupConfiguration({(SCOPE, STREAM): HEAD}))
+        self.group = BlockingReaderGroup(group, self.loop)
         return await group.create_reader("r")
 
     def append(self, *events: bytes) -> None:
@@ -87,6 +88,21 @@ def test_an_interrupt_anywhere_loses_and_repeats_no_event(world: World, monkeypa
                         break
             assert time.monotonic() < deadline_s, place
         assert found == events, place
+        if not interrupt.has_come:
+            break
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_reader_that_an_interrupt_keeps_from_its_caller_is_not_in_the_group(world: World) -> None:
+    deadline_s = time.monotonic() + test_time_max_s
+    for place in itertools.count():
+        interrupt, made = Interrupt(place, blocking, tasks, _base), None
+        with interrupt.active():
+            made = world.group.create_reader("late")
+        assert world.group.readers_online() == (["r"] if made is None else ["late", "r"]), place
+        if made is not None:
+            made.reader_offline()
+        assert time.monotonic() < deadline_s, place
         if not interrupt.has_come:
             break
 

@@ -16,6 +16,7 @@ from pravega_common.errors import (
     InvalidArgument,
     NotFound,
     SegmentNotFound,
+    StreamNotFound,
     Unavailable,
     UnknownOutcome,
 )
@@ -78,6 +79,7 @@ class FakeStream:
         return [Successor(SegmentRange(scope, stream, item, 0.0, 1.0), before) for item, before in found.items()]
 
     async def is_cut_valid(self, scope: str, stream: str, cut: SegmentOffsets) -> bool:
+        self.check_there(stream)
         return bool(cut)
 
     async def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
@@ -171,6 +173,44 @@ async def test_a_start_in_segments_that_were_not_reached_is_refused(group: Reade
         with pytest.raises(InvalidArgument, match="were not reached yet"):
             await group.reset({(SCOPE, STREAM): start})
     assert (await group.open()).configuration == before
+
+
+async def test_a_reset_names_the_stream_that_was_deleted(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """And says how to go on: no cut of the others alone is one of the group."""
+    await segments.create_segment(segment_name(SCOPE, "old", 0))
+    both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "old"): HEAD})
+    made = await ReaderGroup(group._cluster, SCOPE, "two").create(both)
+    await made.initiate_checkpoint("c")
+    stream.deleted.add("old")
+    cuts = {name: cut.offsets for name, cut in (await made.wait_for_checkpoint("c")).items()}
+    for again in (made.reset_to_checkpoint("c"), made.reset(cuts)):
+        with pytest.raises(StreamNotFound, match=r"two cannot be reset: stream s/old does not exist; .* create"):
+            await again
+    start = {name: cut for name, cut in cuts.items() if name != (SCOPE, "old")}
+    left = await ReaderGroup(made._cluster, SCOPE, "left").create(GroupConfiguration(start))
+    assert (await left.get_stream_cuts())[SCOPE, STREAM].offsets == {0: 0}
+
+
+async def test_a_group_with_a_bad_cut_is_not_registered(group: ReaderGroup) -> None:
+    """A subscriber without a group would stay in the lists of its streams."""
+    registered = 0
+
+    async def register() -> CutPublisher:
+        nonlocal registered
+        registered += 1
+        return publisher_of(group, SentCuts().send)
+
+    made = ReaderGroup(group._cluster, SCOPE, "new")
+    for start, end in (({}, {0: 9}), ({0: -1}, {0: 9}), ({0: 5}, {0: 3})):
+        with pytest.raises(InvalidArgument):
+            await made.create(GroupConfiguration({(SCOPE, STREAM): start}, {(SCOPE, STREAM): end}), register)
+    assert not registered
+    await made.create(GroupConfiguration({(SCOPE, STREAM): HEAD}), register)
+    assert registered == 1 and made.publishes_itself
+    await ReaderGroup(group._cluster, SCOPE, "new").create(made.configuration, register)
+    assert registered == 2, "what became of the first registration is not known"
 
 
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
@@ -430,6 +470,26 @@ async def test_what_the_group_has_of_the_head_does_not_come_again(
         assert sorted(found) == [b"of 1", b"of 3", b"of 4"]
         assert told == [segment_name(SCOPE, STREAM, number) for number in (gone, also_gone)]
     assert sorted(await group_cut(group)) == sorted([held, after, waiting])
+
+
+async def test_a_cut_has_a_read_segment_that_was_truncated_while_its_successor_waits(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """Two segments are merged; one was read and is gone, and nobody has come yet to read the other."""
+    merged, other = 1 << 32 | 1, 7
+    await segments.append(S0, [framed(b"read")])
+    await segments.create_segment(segment_name(SCOPE, STREAM, other))
+    stream.following = {number: {merged: (0, other)} for number in (0, other)}
+    await group._table.update(
+        lambda state: replace(
+            state, unassigned={segment_name(SCOPE, STREAM, other): 5}, future={S1: frozenset({other})}
+        )
+    )
+    await group.initiate_checkpoint("c")
+    assert await group_cut(group) == {0: 12, other: 5}
+    await segments.delete(S0)
+    assert await group_cut(group) == {0: 0, other: 5}
+    assert (await group.wait_for_checkpoint("c"))[SCOPE, STREAM].offsets == {0: 0, other: 5}
 
 
 async def test_a_checkpoint_is_waited_for_before_a_group_goes_on_at_the_head(

@@ -1,0 +1,54 @@
+"""Checks the numbers of a call to the controller, whose messages hold no larger ones.
+
+Without it they end in an error of protobuf, which names neither the number nor the limit, or a bool counts as 1.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Final
+
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.retention import NO_MAXIMUM, RetentionType
+from pravega_common.model.scaling import scaling_number_max
+from pravega_common.model.segments import SegmentOffsets
+from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.names import short_segment_name
+
+long_max: Final = 2**63 - 1
+"""The largest id, offset and time that a call holds."""
+
+
+def checked_number(what: str, value: int, maximum: int = long_max, minimum: int = 0) -> int:
+    """Returns the number; ``InvalidArgument`` for one beyond its limits, and for what is no whole number."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise InvalidArgument(f"{what}: {value!r} is no whole number")
+    if not minimum <= number <= maximum:
+        raise InvalidArgument(f"{what}: {number} is not possible, must be in {minimum}..{maximum}")
+    return number
+
+
+def check_configuration(configuration: StreamConfiguration) -> None:
+    """Checks the numbers of a stream's configuration; what else is wrong with them its controller knows."""
+    scaling, retention = configuration.scaling, configuration.retention
+    checked_number("the number of segments", scaling.min_segments, scaling_number_max)
+    checked_number("the scaling policy's target rate", scaling.target_rate, scaling_number_max)
+    checked_number("the scaling policy's scale factor", scaling.scale_factor, scaling_number_max)
+    checked_number("the rollover size in bytes", configuration.rollover_size_bytes)
+    checked_number("timestamp_aggregation_timeout_ms", configuration.timestamp_aggregation_timeout_ms)
+    if retention is not None:
+        unit = "bytes" if retention.retention_type is RetentionType.SIZE else "milliseconds"
+        checked_number(f"the {unit} to retain", retention.minimum, NO_MAXIMUM)
+        checked_number(f"the most {unit} to retain", retention.maximum, NO_MAXIMUM)
+
+
+def checked_cut(cut: SegmentOffsets) -> SegmentOffsets:
+    """Returns the cut; an offset below 0 is that of a segment that was not reached yet."""
+    ids = [checked_number("a cut's segment", item) for item in cut]
+    return {
+        item: checked_number(f"the offset in segment {short_segment_name(item)}", cut[item], minimum=-1) for item in ids
+    }
