@@ -27,7 +27,7 @@ from segment_service.contracts.data_log import (
     frames_in_flight_max,
 )
 from segment_service.contracts.log_identity import identity_bytes
-from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.contracts.segment_storage import EpochMark, LogState, blocking_high_water
 from segment_service.maintenance.backup_files import (
     TIER2,
     BackupHeader,
@@ -56,8 +56,6 @@ RELEASED: Final = register("maintenance.restore_backup.released")
 
 reported_every: Final = 1_000
 """Objects between two lines of progress."""
-blocking_high_water: Final = 2**62
-"""No operation of any log has this number."""
 
 _ONLY_EMPTY: Final = "a backup is restored into empty places, and once it is restored there is nothing left to do"
 

@@ -10,7 +10,10 @@ from pravega_common.errors import ConfigurationError, DataCorruption, PravegaErr
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.maintenance import backup_restore
+from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.log_reading import LogChanged
+from segment_service.maintenance.store_restore import StoreRestore
+from segment_service.store import check_container_count
 from tests.support.backups import Place
 from tests.support.log_reading import InMemoryLogSource
 
@@ -79,3 +82,26 @@ async def test_an_interrupted_restore_is_refused_at_a_start_and_made_again(
     with pytest.raises(PravegaError):
         await target.restore_from(folder).carry_out(header)
     await container.stop()
+
+
+@pytest.mark.parametrize("step", [step for step in RESTORE_STEPS if step != backup_restore.RELEASED])
+async def test_an_interrupted_restore_goes_on_from_the_backup_and_not_from_tier2(
+    folder: Path, target: Place, step: str
+) -> None:
+    """Tier 2 has a part of the backup: taken for the whole, it would lose the rest and the log of the backup."""
+    header = target.restore_from(folder).verify()
+    failpoints.arm(step, failpoints.raise_on_hit(step))
+    with pytest.raises(failpoints.FailpointError):
+        await target.restore_from(folder).carry_out(header)
+    failpoints.disarm_all()
+    await check_container_count(target.cpo, target.stored, 1, "x")  # as a store that was started too early
+    source = InMemoryLogSource(target.logs)
+    with pytest.raises(ConfigurationError, match=r"interrupted.*store restore --from"):
+        await StoreRestore(target.cpo, target.chunks, source, target, target.clock).plan(1)
+    with pytest.raises(DataCorruption, match=r"interrupted.*store restore --from"):
+        await target.make().start()
+    report = await StoreDoctor(target.chunks, source, target.clock).examine_container(0)
+    (finding,) = [one for one in report.findings if one.kind == "log"]
+    assert "store restore --from" in finding.remedy
+    await target.restore_from(folder).carry_out(header)
+    await (await target.open()).stop()
