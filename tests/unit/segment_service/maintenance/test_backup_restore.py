@@ -12,9 +12,10 @@ from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.maintenance import backup_restore
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.log_reading import LogChanged
+from segment_service.maintenance.store_backup import StoreBackup
 from segment_service.maintenance.store_restore import StoreRestore
-from segment_service.store import check_container_count
-from tests.support.backups import Place
+from segment_service.store import check_container_count, container_marker_prefix
+from tests.support.backups import Place, write_names
 from tests.support.log_reading import InMemoryLogSource
 
 RESTORE_STEPS = [
@@ -105,3 +106,23 @@ async def test_an_interrupted_restore_goes_on_from_the_backup_and_not_from_tier2
     assert "store restore --from" in finding.remedy
     await target.restore_from(folder).carry_out(header)
     await (await target.open()).stop()
+
+
+async def test_a_container_that_got_a_new_log_before_its_restore_is_not_taken_for_restored(tmp_path: Path) -> None:
+    """A store was started when the first of two containers was blocked, and the second one had nothing yet."""
+    place, target = Place(), Place()
+    await place.stored.put(f"{container_marker_prefix}2/x", [b"containers\n"])
+    for container_id in range(2):
+        container = await place.open(container_id)
+        await write_names(place, container, ["segment"])
+        await container.stop()
+    source = InMemoryLogSource(place.logs)
+    await StoreBackup(place.chunks, source, tmp_path / "b", place.clock, sync=False).run("c", 2)
+    header = target.restore_from(tmp_path / "b").verify()
+    failpoints.arm(backup_restore.BLOCKED, failpoints.raise_on_hit(backup_restore.BLOCKED))
+    with pytest.raises(failpoints.FailpointError):
+        await target.restore_from(tmp_path / "b").carry_out(header)
+    failpoints.disarm_all()
+    await (await target.open(1)).stop()
+    with pytest.raises(ConfigurationError, match="container 1 has another log than the backup"):
+        await target.restore_from(tmp_path / "b").carry_out(header)
