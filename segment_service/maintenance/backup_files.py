@@ -194,7 +194,7 @@ def read_header(folder: Path) -> BackupHeader:
     try:
         with (folder / INVENTORY).open("rb") as file:
             return _header(folder, file)[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataCorruption(
             f"{folder} has no inventory, so it is no backup, or one that was interrupted; {_WAY_OUT}"
         ) from None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from pravega_common.errors import Unavailable
 from segment_service.contracts.data_log import DurableDataLog
-from segment_service.maintenance import restore_command
+from segment_service.maintenance import backup_files, restore_command
+from segment_service.maintenance.__main__ import main
+from segment_service.maintenance.backup_files import BackupHeader
 from segment_service.maintenance.restore_command import Places
 from segment_service.maintenance.restore_plan import RestorePlan
 from segment_service.maintenance.store_restore import ContainerOutcome
@@ -81,3 +85,30 @@ def test_the_report_of_a_restore_that_fails_is_printed(
     else:
         assert "container 0: 1 segments with 7 bytes are served again" in printed
         assert "container 1: 1 segments" in printed and "start the stores" not in printed
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """Lets the program choose where its log goes, and takes that back."""
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_a_file_in_the_place_of_a_backup_is_no_traceback(tmp_path: Path) -> None:
+    settings = tmp_path / "store.toml"
+    settings.write_text("[store]\ncontainers = 2\n")
+    with pytest.raises(SystemExit, match=r"pravega-spark store restore: .*has no inventory, so it is no backup"):
+        main(["restore", "--config", str(settings), f"--from={settings}"])
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_a_full_disk_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> BackupHeader:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    settings = tmp_path / "store.toml"
+    settings.write_text("[store]\ncontainers = 2\n")
+    monkeypatch.setattr(backup_files, "verify", full)
+    with pytest.raises(SystemExit, match=r"^pravega-spark store restore: .*No space left on device"):
+        main(["restore", "--config", str(settings), f"--from={tmp_path}"])
