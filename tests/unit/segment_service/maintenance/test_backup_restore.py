@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from pravega_common.errors import ConfigurationError, DataCorruption, PravegaErr
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.maintenance import backup_restore
+from segment_service.maintenance.backup_files import read_inventory, verify
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.log_reading import LogChanged
-from segment_service.maintenance.store_backup import StoreBackup
+from segment_service.maintenance.store_backup import BackupOutcome, StoreBackup
 from segment_service.maintenance.store_restore import StoreRestore
 from segment_service.store import check_container_count, container_marker_prefix
 from tests.support.backups import Place, write_names
@@ -126,3 +128,19 @@ async def test_a_container_that_got_a_new_log_before_its_restore_is_not_taken_fo
     await (await target.open(1)).stop()
     with pytest.raises(ConfigurationError, match="container 1 has another log than the backup"):
         await target.restore_from(tmp_path / "b").carry_out(header)
+
+
+async def test_of_two_backups_at_once_in_one_folder_one_is_made(place: Place, tmp_path: Path) -> None:
+    container = await place.open()
+    await write_names(place, container, ["first", "second"])
+    backups = [
+        StoreBackup(place.chunks, InMemoryLogSource(place.logs), tmp_path / "b", place.clock, sync=False)
+        for _ in range(2)
+    ]
+    made, refused = sorted(
+        await asyncio.gather(*(one.run("c", 1) for one in backups), return_exceptions=True),
+        key=lambda one: isinstance(one, BaseException),
+    )
+    await container.stop()
+    assert isinstance(refused, ConfigurationError) and "is not empty and no backup" in str(refused)
+    assert made == BackupOutcome(verify(tmp_path / "b"), len(list(read_inventory(tmp_path / "b"))))
