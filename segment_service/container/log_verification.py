@@ -16,6 +16,10 @@ _WAY_OUT = (
     "append-only file of its Redis servers) or the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
     "good, run pravega-spark store restore"
 )
+_RESTORE_INTERRUPTED = (
+    "a restore of a backup was interrupted, so that Tier 2 and the log may have a part of it. Stop all stores, and run "
+    "pravega-spark store restore --from again, with the same backup"
+)
 
 
 def find_contradiction(
@@ -30,6 +34,8 @@ def find_contradiction(
     ``mark`` is the newest one, ``first_object`` the name of some object of the container in Tier 2, empty if there is
     none (asked only if the log is empty), ``table`` the stamp of the metadata table.
     """
+    if mark is not None and mark.is_blocking:
+        return f"container {metadata.container_id}: {_RESTORE_INTERRUPTED}"
     problem = _problem(metadata, recovered, mark, first_object)
     if problem is None and table is not None:
         problem = _difference(metadata, recovered, table, "the metadata table in Tier 2")

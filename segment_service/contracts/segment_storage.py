@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from pravega_common.errors import SegmentDamaged
 from segment_service.contracts.buffer import Buffer
@@ -73,6 +73,9 @@ class LogState:
     """Durable operations have used the ids below."""
 
 
+blocking_high_water: Final = 2**62
+"""No operation of any log has this number: the high water of a mark that keeps a container from starting."""
+
 LogStateNow = Callable[[], LogState]
 
 
@@ -85,6 +88,11 @@ class EpochMark:
     """``None`` in the marks of programs that wrote none."""
     has_journals: bool = False
     """Whether the journals of changes name all segments of which owners up to this one may have left garbage."""
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether a restore of a backup left it that did not end: Tier 2 may have a part of the objects."""
+        return self.log is not None and self.log.high_water == blocking_high_water
 
 
 class SegmentStorage(Protocol):

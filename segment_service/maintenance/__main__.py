@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(options.run(options))
     except KeyboardInterrupt:
         sys.exit(f"pravega-spark {options.noun} {options.command}: interrupted; it may be repeated")
-    except PravegaError as error:
+    except (PravegaError, OSError) as error:  # also a disk that is full, or a folder that may not be read
         sys.exit(f"pravega-spark {options.noun} {options.command}: {error}")
 
 

@@ -29,6 +29,8 @@ from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes
 from segment_service.storage.local_files import sync_folder
 
 INVENTORY: Final = "inventory"
+UNFINISHED: Final = f"{INVENTORY}.new"
+"""The inventory while it is not complete: empty from the beginning of the backup on, which keeps others out."""
 TIER2: Final = "tier2"
 LOGS: Final = "log"
 inventory_line_bytes_max: Final = 16 * 1024 * 1024
@@ -141,7 +143,7 @@ def _frame(fields: bytes, file: IO[bytes], path: Path) -> LogEntry:
 
 def write_inventory(folder: Path, header: BackupHeader) -> int:
     """Read every file of the backup back, and make it a backup by its inventory; the number of files."""
-    temporary = folder / f"{INVENTORY}.new"
+    temporary = folder / UNFINISHED
     count = 0
     with temporary.open("wb") as file:
         crc = _write(file, b"%s%d\n" % (_MAGIC_LINE, _VERSION), 0)
@@ -194,7 +196,7 @@ def read_header(folder: Path) -> BackupHeader:
     try:
         with (folder / INVENTORY).open("rb") as file:
             return _header(folder, file)[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataCorruption(
             f"{folder} has no inventory, so it is no backup, or one that was interrupted; {_WAY_OUT}"
         ) from None

@@ -26,8 +26,8 @@ from segment_service.contracts.data_log import (
     LogAddress,
     frames_in_flight_max,
 )
-from segment_service.contracts.log_identity import identity_bytes
-from segment_service.contracts.segment_storage import EpochMark, LogState
+from segment_service.contracts.log_identity import identity_bytes, unknown_identity
+from segment_service.contracts.segment_storage import EpochMark, LogState, blocking_high_water
 from segment_service.maintenance.backup_files import (
     TIER2,
     BackupHeader,
@@ -56,8 +56,6 @@ RELEASED: Final = register("maintenance.restore_backup.released")
 
 reported_every: Final = 1_000
 """Objects between two lines of progress."""
-blocking_high_water: Final = 2**62
-"""No operation of any log has this number."""
 
 _ONLY_EMPTY: Final = "a backup is restored into empty places, and once it is restored there is nothing left to do"
 
@@ -101,12 +99,26 @@ class BackupRestore:
             return list(header.parts)
         waiting = []
         for part in header.parts:
-            if part in blocked:
-                waiting.append(part)
-            elif await ContainerReader(self._chunks, part.container_id, self._clock).newest_mark() is None:
-                await self._check_empty(part.container_id)
+            if part in blocked or not await self._is_restored(part):
                 waiting.append(part)
         return waiting
+
+    async def _is_restored(self, part: ContainerInBackup) -> bool:
+        """Tells whether the container has its own mark.
+
+        ``ConfigurationError`` if it has another one: it was not blocked yet when the restore was interrupted, and a
+        store that was started then gave it a new log."""
+        mark = await ContainerReader(self._chunks, part.container_id, self._clock).newest_mark()
+        if mark is None:
+            await self._check_empty(part.container_id)
+            return False
+        identity = bytes.fromhex(part.identity)
+        if identity != unknown_identity and (mark.log is None or mark.log.identity != identity):
+            raise ConfigurationError(
+                f"container {part.container_id} has another log than the backup: a store was started before the "
+                "restore had ended. Stop all stores, empty Tier 1, Tier 2 and the CPO, and restore again"
+            )
+        return True
 
     async def _check_empty(self, container_id: int) -> None:
         async for info in self._chunks.list(Layout(container_id).prefix):

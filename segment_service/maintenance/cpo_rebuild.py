@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable, VersionConflict
+from pravega_common.errors import ConfigurationError, DataCorruption, Fenced, Unavailable, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceGroup
@@ -60,6 +60,8 @@ class ClusterPlan:
     identities: tuple[tuple[str, str], ...]
     """Key and value of the constant of each server that has one."""
     warnings: tuple[str, ...]
+    registered: tuple[str | None, ...]
+    """The metadata plog of each container in the CPO before the servers were looked at: no other one is replaced."""
 
 
 class CPORebuild:
@@ -97,6 +99,7 @@ class CPORebuild:
                 "containers: use the settings of the cluster's stores"
             )
         await self._refuse_running_stores()
+        registered = [await self._cpo.get_metadata_plog(container_id) for container_id in range(containers)]
         first = await take_census(self._groups, containers, self._settings)
         # A store that runs renews its lease in the new CPO as well, several times in this while.
         await self._clock.sleep(self._lease_ms / 1000)
@@ -113,7 +116,7 @@ class CPORebuild:
             for server in census
             if not server.error and (server.identity is not None or _is_used(server.group, census))
         ]
-        return ClusterPlan(self._cluster_name, self._groups, facts, tuple(identities), warnings)
+        return ClusterPlan(self._cluster_name, self._groups, facts, tuple(identities), warnings, tuple(registered))
 
     async def carry_out(self, plan: ClusterPlan, ask: AskServer, *, replace: bool = False) -> None:
         """Register the plan.
@@ -125,27 +128,29 @@ class CPORebuild:
         if not await self._cpo.try_lock(LOCK, holder, lock_ms):
             raise ConfigurationError("somebody else is rebuilding this CPO; wait for the end of that")
         try:
-            if not replace:
-                await self._refuse_registrations(plan)
+            await self._refuse_running_stores()
+            await self._refuse_registrations(plan, replace=replace)
             await self._set_constant(CONTAINER_COUNT_KEY, str(len(plan.containers)), replace=replace)
             for key, identity in plan.identities:
                 await self._set_constant(key, identity, replace=replace)
             failpoint(IDENTITIES_SET)
             await register_groups(self._cpo, plan.cluster_name, plan.groups, ask)
             failpoint(CLUSTER_REGISTERED)
-            for container in plan.containers:
-                await self._register(container)
+            for container, registered in zip(plan.containers, plan.registered, strict=True):
+                await self._register(container, registered)
         finally:
             await self._cpo.unlock(LOCK, holder)
 
-    async def _register(self, container: ContainerFacts) -> None:
+    async def _register(self, container: ContainerFacts, registered: str | None) -> None:
         if container.metadata_plog is None:
             return
         epoch = await self._cpo.raise_epoch(container.container_id, container.epoch)
         failpoint(EPOCH_RAISED)
-        registered = await self._cpo.get_metadata_plog(container.container_id)
         plog_id = str(container.metadata_plog)
-        await self._cpo.put_metadata_plog(container.container_id, epoch, registered, plog_id)
+        try:
+            await self._cpo.put_metadata_plog(container.container_id, epoch, registered, plog_id)
+        except (Fenced, VersionConflict) as error:
+            raise _registered_meanwhile(container.container_id) from error
         failpoint(CONTAINER_REGISTERED)
         self._log.info("container registered", container=container.container_id, epoch=epoch, metadata_plog=plog_id)
 
@@ -160,11 +165,14 @@ class CPORebuild:
         except VersionConflict as error:
             raise ConfigurationError(f"{key} changes while the CPO is rebuilt: stop all stores ({error})") from error
 
-    async def _refuse_registrations(self, plan: ClusterPlan) -> None:
-        """A CPO that knows a metadata plog did not lose its data; what an interrupted rebuild left may stay."""
-        for container in plan.containers:
+    async def _refuse_registrations(self, plan: ClusterPlan, *, replace: bool) -> None:
+        """A CPO that knows a metadata plog did not lose its data; what an interrupted rebuild left may stay. One that
+        was registered behind the plan has entries that the plan does not know: it is never replaced."""
+        for container, before in zip(plan.containers, plan.registered, strict=True):
             registered = await self._cpo.get_metadata_plog(container.container_id)
-            if registered not in (None, str(container.metadata_plog)):
+            if registered not in (before, str(container.metadata_plog)):
+                raise _registered_meanwhile(container.container_id)
+            if not replace and registered not in (None, str(container.metadata_plog)):
                 raise ConfigurationError(
                     f"the CPO still has registrations: metadata plog {registered} of container "
                     f"{container.container_id}, where the servers' newest is {container.metadata_plog}. A CPO that did "
@@ -208,6 +216,12 @@ class CPORebuild:
         layout = Layout(container_id)
         epochs = [layout.parse_epoch(info.name) async for info in self._chunks.list(layout.epochs)]
         return max(epochs, default=0)
+
+
+def _registered_meanwhile(container_id: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"a store registered container {container_id} after the servers were looked at: stop all stores, try again"
+    )
 
 
 def _is_used(group: str, census: Iterable[ServerCensus]) -> bool:

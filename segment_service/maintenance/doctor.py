@@ -29,6 +29,7 @@ RESTORE_LOG: Final = (
     "give Tier 1 its newest copy, or the store the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
     "good, stop the stores and run pravega-spark store restore"
 )
+RESTORE_BACKUP: Final = "stop all stores, and run pravega-spark store restore --from again, with the same backup"
 RESTORE_TABLE: Final = "restore the object from a copy"
 RESTORE_MANIFESTS: Final = (
     "restore its manifests from a copy; if the segment was deleted shortly before Tier 1 was lost, nothing is missing"
@@ -155,7 +156,8 @@ class StoreDoctor:
         first_object = "" if summary.operations else await self._first_object(known.reader)
         problem = summary.contradiction(report.container_id, known.mark, first_object, known.stamp)
         if problem is not None:
-            report.add(DataFinding("log", problem, RESTORE_LOG))
+            is_blocked = known.mark is not None and known.mark.is_blocking
+            report.add(DataFinding("log", problem, RESTORE_BACKUP if is_blocked else RESTORE_LOG))
 
     async def _summary(self, known: _Known) -> LogSummary | None:
         """``None``, with a finding or a note, if the log cannot be read."""

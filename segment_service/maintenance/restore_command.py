@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,26 +51,32 @@ def _run(options: argparse.Namespace) -> int:
         if options.container:
             raise ConfigurationError("a backup is restored as a whole: leave --container out")
         return asyncio.run(_restore_backup(config, options.backup, is_agreed=options.yes, as_json=options.json))
-    outcomes = asyncio.run(restore_from_tier2(config, options.container, is_agreed=options.yes))
-    is_done = options.yes or all(one.plan is None for one in outcomes)
-    if options.json:
-        print(json.dumps({"is_done": is_done, "containers": [asdict(one) for one in outcomes]}, indent=2))
-        return 0 if is_done else 1
-    for one in outcomes:
-        print_outcome(one)
-    print("restored: start the stores" if is_done else "nothing was changed: give --yes to lose what is named above")
-    return 0 if is_done else 1
+    return asyncio.run(_restore_from_tier2(config, options.container, is_agreed=options.yes, as_json=options.json))
 
 
-async def restore_from_tier2(config: SegmentStoreConfig, only: list[int], *, is_agreed: bool) -> list[ContainerOutcome]:
-    """The outcome of each container; carried out if ``is_agreed``."""
+async def _restore_from_tier2(config: SegmentStoreConfig, only: list[int], *, is_agreed: bool, as_json: bool) -> int:
+    """The exit status. What is lost is printed also if the restore fails or is interrupted: one that is made again
+    does not know any more what this one corrected."""
+    is_done = False
     async with _opened(config) as places:
         restore = StoreRestore(places.cpo, places.chunks, places.source, places.restart, places.clock)
         outcomes = await restore.plan(config.store.containers, only)
-        for outcome in outcomes:
-            if is_agreed and outcome.plan is not None:
-                await restore.carry_out(outcome.plan)
-        return outcomes
+        try:
+            for one in outcomes if not as_json else ():
+                print_outcome(one)
+            sys.stdout.flush()
+            plans = [one.plan for one in outcomes if one.plan is not None]
+            for plan in plans if is_agreed else ():
+                await restore.carry_out(plan)
+            is_done = is_agreed or not plans
+        finally:
+            if as_json:
+                print(json.dumps({"is_done": is_done, "containers": [asdict(one) for one in outcomes]}, indent=2))
+    if not as_json:
+        print(
+            "restored: start the stores" if is_done else "nothing was changed: give --yes to lose what is named above"
+        )
+    return 0 if is_done else 1
 
 
 async def _restore_backup(config: SegmentStoreConfig, folder: Path, *, is_agreed: bool, as_json: bool) -> int:
@@ -91,7 +98,7 @@ async def _restore_backup(config: SegmentStoreConfig, folder: Path, *, is_agreed
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class Places:
     """The parts of a cluster that a restore writes to."""
 
     cpo: ControlPlaneOracle
@@ -102,7 +109,7 @@ class _Places:
 
 
 @contextlib.asynccontextmanager
-async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
+async def _opened(config: SegmentStoreConfig) -> AsyncIterator[Places]:
     clock = SystemClock()
     cpo = make_cpo(
         config.cluster.cpo,
@@ -117,7 +124,7 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
             folder = FileLogFolder(config.tier1.folder, plog_bytes=config.tier1.plog_bytes)
             await folder.start()
             stack.push_async_callback(folder.stop)
-            yield _Places(cpo, chunks, log_source(config), FileLogRestart(folder, clock), clock)
+            yield Places(cpo, chunks, log_source(config), FileLogRestart(folder, clock), clock)
             return
         access = config.redis.access()
         groups, containers = config.tier1.persistence_groups, config.store.containers
@@ -125,7 +132,7 @@ async def _opened(config: SegmentStoreConfig) -> AsyncIterator[_Places]:
             block_bytes=config.tier1.plog_bytes, allow_unsafe_redis=config.tier1.allow_unsafe_redis, access=access
         )
         restart = RedisLogRestart(cpo, config.cluster.name, groups, containers, settings, clock, asking_with(access))
-        yield _Places(cpo, chunks, log_source(config), restart, clock)
+        yield Places(cpo, chunks, log_source(config), restart, clock)
 
 
 def print_outcome(outcome: ContainerOutcome) -> None:

@@ -15,6 +15,7 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.backup_files import (
     INVENTORY,
     TIER2,
+    UNFINISHED,
     BackupHeader,
     ContainerInBackup,
     write_inventory,
@@ -48,6 +49,16 @@ class BackupOutcome:
     """Containers and segments that are damaged in Tier 2, and so in the backup."""
     damaged_indexes: tuple[tuple[int, int], ...] = ()
     """Containers and segments whose attribute index is damaged in Tier 2, and so in the backup."""
+
+
+def claim_place(folder: Path) -> None:
+    """Make the folder this backup's own; ``ConfigurationError`` unless it is empty, or not there yet."""
+    check_place(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / UNFINISHED).touch(exist_ok=False)
+    except FileExistsError:  # since the check
+        raise ConfigurationError(f"another backup was begun in {folder}; give each a folder of its own") from None
 
 
 def check_place(folder: Path) -> None:
@@ -98,7 +109,7 @@ class StoreBackup:
                 f"store.containers = {containers}, but Tier 2 was made with {' and '.join(sorted(marked)) or 'no'} "
                 "containers: use the settings of the cluster's stores"
             )
-        check_place(self._folder)
+        claim_place(self._folder)
         begun_ms = self._clock.wall_ms()
         await self._copies.start()
         try:

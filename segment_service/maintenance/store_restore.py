@@ -81,6 +81,11 @@ class StoreRestore:
     async def _plan_one(self, container_id: int) -> ContainerOutcome:
         reader = ContainerReader(self._chunks, container_id, self._clock)
         mark, table = await reader.newest_mark(), await reader.newest_map()
+        if mark is not None and mark.is_blocking:
+            raise ConfigurationError(
+                f"container {container_id}: a restore of a backup was interrupted, and Tier 2 has a part of it: run "
+                "store restore --from again, with the same backup, or empty Tier 1, Tier 2 and the CPO"
+            )
         summary = await self._summary(container_id)
         if summary is not None and summary.operations:
             problem = summary.contradiction(container_id, mark, "", None if table is None else table.stamp)

@@ -180,6 +180,25 @@ async def test_a_running_store_is_seen(world: World) -> None:
         await world.plan()
 
 
+@pytest.mark.parametrize("has_lease", [True, False])
+async def test_a_store_that_starts_behind_the_plan_loses_nothing(world: World, has_lease: bool) -> None:
+    """Its owner registered a metadata plog that the plan does not know: replaced, what it acknowledged was lost."""
+    await world.write_everything()
+    plan = await world.plan()
+    container = await world.open(0)
+    await container.append("s", [b"late"])
+    await container.stop()
+    if has_lease:
+        await world.cpo.renew_lease(SEGMENT_STORE_KIND, "store-9", {}, 60_000)
+    with pytest.raises(ConfigurationError, match="stop all stores"):
+        await world.rebuild().carry_out(plan, ask_redis, replace=True)
+    await world.cpo.release_lease(SEGMENT_STORE_KIND, "store-9")
+    await world.carry_out(replace=True)
+    container = await world.open(0)
+    assert await read_all(container, "s") == content(0) + b"late"
+    await container.stop()
+
+
 async def test_what_does_not_fit_is_refused_before_anything_is_registered(world: World) -> None:
     await world.write_everything()
     await world.lose_cpo()
