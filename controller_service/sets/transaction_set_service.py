@@ -16,7 +16,7 @@ from typing import Final
 from controller_service.sets import transaction_set
 from controller_service.sets.members import LostMember, MemberTransactions
 from controller_service.sets.registration_janitor import RegistrationJanitor
-from controller_service.sets.sink_index import SinkIndex
+from controller_service.sets.sink_index import IndexedSink, SinkIndex
 from controller_service.sets.sink_secrets import hash_of, is_stranger, refusal
 from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
@@ -53,6 +53,10 @@ pending_max_ms: Final = 60_000
 record_kept_ms: Final = 90 * 24 * 3600 * 1000
 """How long a sink's record outlives its last use."""
 sweep_period_s: Final = 15.0
+sweeps_at_once_max: Final = 16
+"""Sinks that a sweep looks at at the same time."""
+sweep_time_max_s: Final = 15.0
+"""Time for one sink of a sweep, which comes to it again: a container that is away holds a call up for a minute."""
 finish_looks_max: Final = 20
 """How often a controller looks whether a committed set is readable, before it leaves it to the sweep."""
 finish_look_first_s: Final = 0.2
@@ -507,16 +511,25 @@ class TransactionSetService(Service):
         What it costs goes with the sinks that have work to do, or had it a minute ago.
         """
         await self._index.complete(self._now())
+        looked_at: list[IndexedSink] = []
         async for found in self._index.unfinished():
-            try:
+            looked_at.append(found)
+            if len(looked_at) == sweeps_at_once_max:
+                await all_ended(map(self._try_sweep, looked_at))
+                looked_at = []
+        await all_ended(map(self._try_sweep, looked_at))
+        await self._index.forget_expired(self._now())
+        await self._janitor.look(self._now())
+
+    async def _try_sweep(self, found: IndexedSink) -> None:
+        try:
+            async with asyncio.timeout(sweep_time_max_s):
                 if found.sink is not None:
                     await self._sweep_sink(found.key, found.sink)
                 await self._index.remove_if_settled(found, self._now())
-            except Exception as error:
-                # Whatever is wrong with one sink, the others come next.
-                self.log.warning("sweep of a sink failed", sink=found.key, error=repr(error))
-        await self._index.forget_expired(self._now())
-        await self._janitor.look(self._now())
+        except Exception as error:
+            # Whatever is wrong with one sink, or with the streams of its transactions, the others come next.
+            self.log.warning("sweep of a sink failed", sink=found.key, error=repr(error))
 
     async def _sweep_sink(self, key: str, found: FoundSink) -> None:
         record, now_ms = found.record, self._now()

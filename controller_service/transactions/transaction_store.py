@@ -327,8 +327,9 @@ class TransactionStore:
         return await self._completed.find((await self.tables(scope, stream)).stream_id, identifier)
 
     async def list_completed(self, scope: str, stream: str) -> list[tuple[uuid.UUID, TransactionState]]:
-        """At most 500 completed transactions of the stream, the newest first."""
-        return await self._completed.newest((await self.tables(scope, stream)).stream_id)
+        """At most 500 completed transactions of the stream, the newest first; ``StreamNotFound``."""
+        # Not by the identity in memory: nothing here would show that the stream is another by now, or gone.
+        return await self._completed.newest((await self.streams.open(scope, stream)).stream_id)
 
     async def _scan(self, table: str) -> list[tuple[str, Versioned]]:
         entries: list[tuple[str, Versioned]] = []

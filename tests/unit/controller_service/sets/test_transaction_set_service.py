@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from controller_service.sets import transaction_set_service
 from controller_service.sets.sink_index import day_ms
 from controller_service.sets.sink_store import REGISTRATIONS_TABLE, SETS_TABLE, FoundSink
 from controller_service.sets.transaction_set import (
@@ -356,6 +357,38 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_sink_from_being_swept
     await finished(world, other, 0)
     sinks, _ = await world.run(other.sets.list_sinks())
     assert [sink.query_id for sink in sinks] == [Q]
+
+
+async def test_sinks_whose_streams_are_away_hold_up_no_others(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep comes to the set that a dead controller committed, though transactions of other sinks cannot be ended."""
+    monkeypatch.setattr(transaction_set_service, "sweep_time_max_s", 0.05, raising=False)
+    for number in range(20):
+        member = await world.member(one, S, U, f"away.{number}", 0, 30_000)
+        await world.run(one.sets.register(f"a-{number}", D, "r1", 0, [member]))
+    world.clock.skip((undecided_grace_ms + pending_max_ms) / 1000 + 1)
+    members = await members_of(world, one, "a", 1)
+    one.die_at("transaction_set.commit_recorded")
+    with pytest.raises(Crashed):
+        await commit(world, one, 0, members)
+    await world.run(one.kill())
+    other = world.add_instance()
+    held: list[str] = []
+    abort = other.transactions.abort
+
+    async def abort_what_is_there(scope: str, stream: str, identifier: uuid.UUID) -> bool:
+        if stream == U:
+            held.append(stream)
+            await asyncio.Event().wait()
+        return await abort(scope, stream, identifier)
+
+    monkeypatch.setattr(other.transactions, "abort", abort_what_is_there)
+    await world.run(other.start())
+    async with asyncio.timeout(10):
+        await other.sets.sweep()
+    assert len(held) >= 20
+    await finished(world, other, 0)
 
 
 async def test_an_attempt_that_comes_late_makes_a_set_of_its_own_time(

@@ -399,6 +399,15 @@ async def test_completed_transactions_listed_are_bounded(world: World, one: Inst
     assert [identifier for identifier, _ in listed] == ids[:-501:-1]
 
 
+async def test_what_was_completed_is_not_listed_once_its_stream_is_deleted(world: World, one: Instance) -> None:
+    created = await world.begin(one, S, T, "a")
+    await world.run(one.transactions.commit(S, T, created.id))
+    await settled(world, one, created.id, TransactionState.COMMITTED)
+    tables = await world.run(one.transactions.records.tables(S, T))
+    await world.run(world.streams.remove_stream(S, T, tables.stream_id))
+    assert await world.run(one.transactions.list_completed(S, T)) == []
+
+
 async def test_a_record_that_cannot_be_read_keeps_no_other_stream_from_being_swept(world: World, one: Instance) -> None:
     await world.create_stream(S, "a damaged one", 1)
     damaged = await world.begin(one, S, "a damaged one", "a")
