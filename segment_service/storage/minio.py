@@ -47,6 +47,9 @@ start_retry_delay_s = 0.2
 full_code = "XMinioStorageFull"
 """The code of the error with which MinIO refuses what it has no room for."""
 
+too_many_status = 429
+"""The status with which some servers ask for fewer requests; S3 itself says 503."""
+
 connect_time_max_s = 5.0
 """Seconds until a connection must stand."""
 
@@ -165,7 +168,7 @@ class MinioChunkStorage:
             if error.code == full_code:  # it can be read, and gets room again
                 self._log.warning("nothing can be put: the object storage is full", endpoint=self._endpoint)
                 return
-            if _status_of(error) >= 500:
+            if _status_of(error) >= 500 or _is_throttled(error):
                 raise Unavailable(f"object storage at {self._endpoint} fails: {error.code}") from error
             raise ConfigurationError(
                 f"Tier-2 bucket {self._bucket!r} at {self._endpoint} cannot be written ({error.code}): check the keys "
@@ -192,7 +195,7 @@ class MinioChunkStorage:
         try:
             return self._put_checked(name, body)
         except S3Error as error:
-            if not _is_refused(error):
+            if not _is_refused(error) or _is_throttled(error):
                 raise
         self._put_hashed(name, body)
         return False
@@ -217,7 +220,7 @@ class MinioChunkStorage:
             try:
                 return list(self._client.remove_objects(self._bucket, map(DeleteObject, names)))
             except S3Error as error:
-                if _is_refused(error):
+                if _is_refused(error) and not _is_throttled(error):
                     return None
                 raise
 
@@ -267,6 +270,11 @@ def _status_of(error: S3Error) -> int:
 def _is_refused(error: S3Error) -> bool:
     """Whether the request did nothing: it is wrong, not allowed, or not known (501)."""
     return 400 <= _status_of(error) < 500 or _status_of(error) == 501
+
+
+def _is_throttled(error: S3Error) -> bool:
+    """Whether the request did nothing, and would have been right later: nothing is to be asked in another way."""
+    return _status_of(error) == too_many_status
 
 
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pravega_common.errors import ConfigurationError, PravegaError, Unavailable
+from segment_service.storage.checked_minio import checksum_header
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings, full_code
 
 
@@ -23,6 +24,7 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.checksums.append(self.headers[checksum_header])
         code = f"<Error><Code>{self.server.code}</Code><Message>as it is</Message></Error>"
         self._answer(self.server.status, code.encode())
 
@@ -51,6 +53,8 @@ class RefusingServer(ThreadingHTTPServer):
         self.status = status
         self.code = code
         self.deleted: list[str] = []
+        self.checksums: list[str | None] = []
+        """Those that came with puts."""
 
 
 @contextmanager
@@ -128,4 +132,32 @@ async def test_deletions_by_one_that_fails_are_not_repeated_one_by_one() -> None
         assert list(failed) == ["one", "two"]
         assert all("SlowDown" in str(error) for error in failed.values())
         assert not server.deleted
+        await storage.close()
+
+
+async def test_deletions_by_one_that_asks_for_fewer_requests_are_not_repeated_one_by_one() -> None:
+    """Each of a thousand names would be a request more."""
+    with storage_and_server(429, "TooManyRequests") as (storage, server):
+        failed = await storage.delete_all(["one", "two"])
+        assert all("TooManyRequests" in str(error) for error in failed.values())
+        assert list(failed) == ["one", "two"]
+        assert not server.deleted
+        await storage.close()
+
+
+async def test_one_that_asks_for_fewer_requests_is_unavailable() -> None:
+    """Neither its keys nor their rights are wrong."""
+    with storage_on(429, "TooManyRequests") as storage:
+        with pytest.raises(Unavailable, match="TooManyRequests"):
+            await storage.start()
+        await storage.close()
+
+
+async def test_one_that_asks_for_fewer_requests_once_is_still_asked_for_checksums() -> None:
+    """A probe that is repeated with the client's hash would leave it with that, at ten times the CPU, for good."""
+    with storage_and_server(429, "TooManyRequests") as (storage, server):
+        with pytest.raises(Unavailable):
+            await storage.start()
+        assert server.checksums
+        assert all(server.checksums)
         await storage.close()
