@@ -7,7 +7,8 @@ import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from xml.etree.ElementTree import ParseError
 
 import certifi
 import structlog
@@ -46,6 +47,10 @@ start_retry_delay_s = 0.2
 
 full_code = "XMinioStorageFull"
 """The code of the error with which MinIO refuses what it has no room for."""
+
+_GARBLED: Final = (ParseError, UnicodeDecodeError)
+"""The client's errors for answers that are no XML or no text: those of a proxy, say. An element that is missing is a
+``ValueError``, as are settings that are wrong."""
 
 too_many_status = 429
 """The status with which some servers ask for fewer requests; S3 itself says 503."""
@@ -162,6 +167,8 @@ class MinioChunkStorage:
                 self._make_bucket()
             self._knows_checksums = self._probe(probe, b"probe")
             self._client.remove_object(self._bucket, probe)
+        except _GARBLED as error:
+            raise Unavailable(f"object storage at {self._endpoint} gives an answer that is none of S3") from error
         except ValueError as error:
             raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
         except S3Error as error:
@@ -290,5 +297,5 @@ def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -
         raise (Unavailable if _is_refused(error) else unclear)(f"chunk {name}: {error.code}") from error
     except (NewConnectionError, ConnectTimeoutError) as error:
         raise Unavailable(f"chunk {name}: object storage cannot be reached: {error}") from error
-    except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError) as error:
+    except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError, ValueError, *_GARBLED) as error:
         raise unclear(f"chunk {name}: {type(error).__name__}: {error}") from error

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pravega_common.errors import ConfigurationError, PravegaError, Unavailable
+from pravega_common.errors import ConfigurationError, PravegaError, Unavailable, UnknownOutcome
 from segment_service.storage.checked_minio import checksum_header
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings, full_code
 
@@ -26,7 +26,10 @@ class Refusing(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self.server.checksums.append(self.headers[checksum_header])
         code = f"<Error><Code>{self.server.code}</Code><Message>as it is</Message></Error>"
-        self._answer(self.server.status, code.encode())
+        self._answer(self.server.status, self.server.raw or code.encode())
+
+    def do_GET(self) -> None:  # a list
+        self._answer(200, self.server.listed)
 
     def do_POST(self) -> None:  # a deletion of several objects
         self.do_PUT()
@@ -41,7 +44,7 @@ class Refusing(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Type", self.server.content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -55,6 +58,10 @@ class RefusingServer(ThreadingHTTPServer):
         self.deleted: list[str] = []
         self.checksums: list[str | None] = []
         """Those that came with puts."""
+        self.listed = b""
+        self.content_type = "application/xml"
+        self.raw = b""
+        """In place of an error with the code."""
 
 
 @contextmanager
@@ -160,4 +167,24 @@ async def test_one_that_asks_for_fewer_requests_once_is_still_asked_for_checksum
             await storage.start()
         assert server.checksums
         assert all(server.checksums)
+        await storage.close()
+
+
+@pytest.mark.parametrize("answer", [b"<html><p>busy</html>", b"", b"<Nothing/>"])
+async def test_a_list_that_is_no_answer_of_s3_is_unavailable(answer: bytes) -> None:
+    """What stands before a server answers for it. Any other error would stop the container that asked."""
+    with storage_and_server(503, "SlowDown") as (storage, server):
+        server.listed = answer
+        with pytest.raises(Unavailable):
+            await anext(storage.list("c1/"))
+        await storage.close()
+
+
+async def test_an_error_that_is_no_text_is_unavailable() -> None:
+    with storage_and_server(503, "SlowDown") as (storage, server):
+        server.content_type, server.raw = "text/html", b"\xff\xfe"
+        with pytest.raises(UnknownOutcome):
+            await storage.put("new", [b"bytes"])
+        with pytest.raises(Unavailable):
+            await storage.start()
         await storage.close()
