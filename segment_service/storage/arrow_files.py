@@ -146,7 +146,7 @@ class ArrowChunkStorage:
         """Delete a file; another store that starts beside this one may have done so."""
         try:
             self._files.delete_file(path)
-        except _ERRORS:  # not every file system says in the same way that there is none
+        except _ERRORS:  # file systems say in different ways that a file is missing
             if self._files.get_file_info(path).type != FileType.NotFound:
                 raise
 

@@ -168,7 +168,7 @@ class MinioChunkStorage:
             self._knows_checksums = self._probe(probe, b"probe")
             self._client.remove_object(self._bucket, probe)
         except _GARBLED as error:
-            raise Unavailable(f"object storage at {self._endpoint} gives an answer that is none of S3") from error
+            raise Unavailable(f"object storage at {self._endpoint} gives an answer that S3 does not give") from error
         except ValueError as error:
             raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
         except S3Error as error:
