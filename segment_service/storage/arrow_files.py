@@ -134,13 +134,21 @@ class ArrowChunkStorage:
             if not is_full(error):
                 raise
             self._log.warning("nothing can be put: the file system is full", uri=self._uri, error=str(error))
-        self._files.delete_file(probe)
+        self._remove(probe)
 
     def _remove_stale(self) -> None:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         for found in self._files.get_file_info(FileSelector(f"{self._root}/{TEMPORARY}")):
             if found.mtime is not None and now - found.mtime > temporary_age_max:
-                self._files.delete_file(found.path)
+                self._remove(found.path)
+
+    def _remove(self, path: str) -> None:
+        """Delete a file; another store that starts beside this one may have done so."""
+        try:
+            self._files.delete_file(path)
+        except _ERRORS:  # file systems say in different ways that a file is missing
+            if self._files.get_file_info(path).type != FileType.NotFound:
+                raise
 
     def _put(self, name: str, data: Sequence[Buffer]) -> None:
         target = self._path(name)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -37,6 +38,18 @@ temporary_age_max_s = 3600.0
 
 folder_attempts_max = 8
 """How often a put makes its folder again when concurrent deletes keep removing it as empty."""
+
+_REFUSALS: Final = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+)
+"""How a file system says that it did not rename."""
 
 page_names_max = 1000
 """Names that ``list`` reads per visit of a thread."""
@@ -144,7 +157,15 @@ class FilesystemChunkStorage:
             try:
                 os.rename(temporary, target)
                 return
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno in _REFUSALS:
+                    raise
+                # A mount that gives up may have done it, and one that repeats a request whose answer was lost finds
+                # its own work: the file is gone.
+                if error.errno != errno.ENOENT or not os.path.exists(temporary):
+                    raise UnknownOutcome(
+                        f"chunk {os.path.basename(target)} may not have got its name: {error.strerror}"
+                    ) from error
                 if attempt == folder_attempts_max - 1:
                     raise
                 self._make_folder(os.path.dirname(target))

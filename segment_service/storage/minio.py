@@ -7,7 +7,8 @@ import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from xml.etree.ElementTree import ParseError
 
 import certifi
 import structlog
@@ -46,6 +47,13 @@ start_retry_delay_s = 0.2
 
 full_code = "XMinioStorageFull"
 """The code of the error with which MinIO refuses what it has no room for."""
+
+_GARBLED: Final = (ParseError, UnicodeDecodeError)
+"""The client's errors for answers that are no XML or no text: those of a proxy, say. An element that is missing is a
+``ValueError``, as are settings that are wrong."""
+
+too_many_status = 429
+"""The status with which some servers ask for fewer requests; S3 itself says 503."""
 
 connect_time_max_s = 5.0
 """Seconds until a connection must stand."""
@@ -159,13 +167,15 @@ class MinioChunkStorage:
                 self._make_bucket()
             self._knows_checksums = self._probe(probe, b"probe")
             self._client.remove_object(self._bucket, probe)
+        except _GARBLED as error:
+            raise Unavailable(f"object storage at {self._endpoint} gives an answer that S3 does not give") from error
         except ValueError as error:
             raise ConfigurationError(f"Tier-2 bucket {self._bucket!r} cannot be used: {error}") from error
         except S3Error as error:
             if error.code == full_code:  # it can be read, and gets room again
                 self._log.warning("nothing can be put: the object storage is full", endpoint=self._endpoint)
                 return
-            if _status_of(error) >= 500:
+            if _status_of(error) >= 500 or _is_throttled(error):
                 raise Unavailable(f"object storage at {self._endpoint} fails: {error.code}") from error
             raise ConfigurationError(
                 f"Tier-2 bucket {self._bucket!r} at {self._endpoint} cannot be written ({error.code}): check the keys "
@@ -192,7 +202,7 @@ class MinioChunkStorage:
         try:
             return self._put_checked(name, body)
         except S3Error as error:
-            if not _is_refused(error):
+            if not _is_refused(error) or _is_throttled(error):
                 raise
         self._put_hashed(name, body)
         return False
@@ -217,7 +227,7 @@ class MinioChunkStorage:
             try:
                 return list(self._client.remove_objects(self._bucket, map(DeleteObject, names)))
             except S3Error as error:
-                if _is_refused(error):
+                if _is_refused(error) and not _is_throttled(error):
                     return None
                 raise
 
@@ -269,6 +279,11 @@ def _is_refused(error: S3Error) -> bool:
     return 400 <= _status_of(error) < 500 or _status_of(error) == 501
 
 
+def _is_throttled(error: S3Error) -> bool:
+    """Whether the request did nothing, and would have been right later: nothing is to be asked in another way."""
+    return _status_of(error) == too_many_status
+
+
 def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -> T:
     """Run it with the client's errors as ours. A refusal did nothing; after anything else that reached the
     server the outcome is ``unclear``."""
@@ -282,5 +297,5 @@ def _mapped(name: str, function: Callable[[], T], unclear: type[PravegaError]) -
         raise (Unavailable if _is_refused(error) else unclear)(f"chunk {name}: {error.code}") from error
     except (NewConnectionError, ConnectTimeoutError) as error:
         raise Unavailable(f"chunk {name}: object storage cannot be reached: {error}") from error
-    except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError) as error:
+    except (HTTPError, ServerError, InvalidResponseError, MinioException, OSError, ValueError, *_GARBLED) as error:
         raise unclear(f"chunk {name}: {type(error).__name__}: {error}") from error

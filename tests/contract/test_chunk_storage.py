@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyarrow.fs import FileSystem
 
 from pravega_common.errors import ConfigurationError, Unavailable, UnknownOutcome
 from pravega_common.invariants import InvariantViolation
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.storage import arrow_files
 from segment_service.storage.arrow_files import ArrowChunkStorage
 from segment_service.storage.factory import make_chunk_storage
 from segment_service.storage.filesystem import FilesystemChunkStorage
@@ -181,6 +183,38 @@ class TestArrow(ChunkStorageContract):
         other = make_chunk_storage(f"arrow:file://{tmp_path}/with%20space/tier2")
         await other.start()
         assert [path.name for path in incoming.iterdir()] == ["young"]
+        await other.close()
+
+    async def test_what_another_store_removes_first_is_no_error(
+        self, storage: ChunkStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stores that start together after a crash find the same old files, and one of them was refused."""
+
+        class Racing:
+            def __init__(self, inner: Any) -> None:
+                self._inner = inner
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._inner, name)
+
+            def delete_file(self, path: str) -> None:
+                if path.endswith("/old"):
+                    self._inner.delete_file(path)
+                self._inner.delete_file(path)
+
+        class Files:
+            @staticmethod
+            def from_uri(uri: str) -> tuple[Any, str]:
+                files, root = FileSystem.from_uri(uri)
+                return Racing(files), root
+
+        old = tmp_path / "with space" / "tier2" / ".incoming" / "old"
+        old.write_bytes(b"half")
+        os.utime(old, (time.time() - 4_000,) * 2)
+        monkeypatch.setattr(arrow_files, "FileSystem", Files)
+        other = make_chunk_storage(f"arrow:file://{tmp_path}/with%20space/tier2")
+        await other.start()
+        assert not old.exists()
         await other.close()
 
     @pytest.mark.parametrize("uri", ["arrow:nope://host/folder", "arrow:file:///proc/cannot", "arrow:file:///a b"])

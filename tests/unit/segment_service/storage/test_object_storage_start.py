@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pravega_common.errors import ConfigurationError, PravegaError, Unavailable
+from pravega_common.errors import ConfigurationError, PravegaError, Unavailable, UnknownOutcome
+from segment_service.storage.checked_minio import checksum_header
 from segment_service.storage.minio import MinioChunkStorage, MinioSettings, full_code
 
 
@@ -23,8 +24,12 @@ class Refusing(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.checksums.append(self.headers[checksum_header])
         code = f"<Error><Code>{self.server.code}</Code><Message>as it is</Message></Error>"
-        self._answer(self.server.status, code.encode())
+        self._answer(self.server.status, self.server.raw or code.encode())
+
+    def do_GET(self) -> None:  # a list
+        self._answer(200, self.server.listed)
 
     def do_POST(self) -> None:  # a deletion of several objects
         self.do_PUT()
@@ -39,7 +44,7 @@ class Refusing(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Type", self.server.content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -51,6 +56,12 @@ class RefusingServer(ThreadingHTTPServer):
         self.status = status
         self.code = code
         self.deleted: list[str] = []
+        self.checksums: list[str | None] = []
+        """Those that came with puts."""
+        self.listed = b""
+        self.content_type = "application/xml"
+        self.raw = b""
+        """In place of an error with the code."""
 
 
 @contextmanager
@@ -128,4 +139,52 @@ async def test_deletions_by_one_that_fails_are_not_repeated_one_by_one() -> None
         assert list(failed) == ["one", "two"]
         assert all("SlowDown" in str(error) for error in failed.values())
         assert not server.deleted
+        await storage.close()
+
+
+async def test_deletions_by_one_that_asks_for_fewer_requests_are_not_repeated_one_by_one() -> None:
+    """Each of a thousand names would be a request more."""
+    with storage_and_server(429, "TooManyRequests") as (storage, server):
+        failed = await storage.delete_all(["one", "two"])
+        assert all("TooManyRequests" in str(error) for error in failed.values())
+        assert list(failed) == ["one", "two"]
+        assert not server.deleted
+        await storage.close()
+
+
+async def test_one_that_asks_for_fewer_requests_is_unavailable() -> None:
+    """Neither its keys nor their rights are wrong."""
+    with storage_on(429, "TooManyRequests") as storage:
+        with pytest.raises(Unavailable, match="TooManyRequests"):
+            await storage.start()
+        await storage.close()
+
+
+async def test_one_that_asks_for_fewer_requests_once_is_still_asked_for_checksums() -> None:
+    """A probe that is repeated with the client's hash would leave it with that, at ten times the CPU, for good."""
+    with storage_and_server(429, "TooManyRequests") as (storage, server):
+        with pytest.raises(Unavailable):
+            await storage.start()
+        assert server.checksums
+        assert all(server.checksums)
+        await storage.close()
+
+
+@pytest.mark.parametrize("answer", [b"<html><p>busy</html>", b"", b"<Nothing/>"])
+async def test_a_list_that_is_no_answer_of_s3_is_unavailable(answer: bytes) -> None:
+    """What stands before a server answers for it. Any other error would stop the container that asked."""
+    with storage_and_server(503, "SlowDown") as (storage, server):
+        server.listed = answer
+        with pytest.raises(Unavailable):
+            await anext(storage.list("c1/"))
+        await storage.close()
+
+
+async def test_an_error_that_is_no_text_is_unavailable() -> None:
+    with storage_and_server(503, "SlowDown") as (storage, server):
+        server.content_type, server.raw = "text/html", b"\xff\xfe"
+        with pytest.raises(UnknownOutcome):
+            await storage.put("new", [b"bytes"])
+        with pytest.raises(Unavailable):
+            await storage.start()
         await storage.close()
