@@ -290,16 +290,28 @@ class RollingStorage:
 
     async def delete(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):
-            view = await self._manifests.view(segment_id)
+            try:
+                view = await self._manifests.view(segment_id)
+            except SegmentDamaged:
+                return await self._delete_damaged(segment_id, sequence)
             if view.name is None:
                 return
-            async with self._journal.noted(segment_id, *origins(segment_id, view.chunks)):
+            async with self._journal.noted(segment_id, *origins(segment_id, view.chunks), is_lasting=view.is_dangling):
                 names = await self._owners.names(segment_id, view.chunks)
                 if not view.is_deleted:
                     await self._marks.cover(sequence)
                     names += await self._manifests.replace(view, Change(delete=True))
                     failpoint(DELETE_TOMBSTONE_STORED)
                 self._discard_tombstone(view, names)
+
+    async def _delete_damaged(self, segment_id: int, sequence: int | None) -> None:
+        """Put a tombstone above manifests that cannot be read. What they list is not known here: the sweeps of later
+        owners find it, chunks and manifests, and need read none of these. Tombstones go behind what a look finds."""
+        await self.garbage.pass_barrier()  # what a later owner deleted looks like damage
+        async with self._journal.noted(segment_id, is_lasting=True):
+            await self._marks.cover(sequence)
+            await self._manifests.commit(SegmentView(segment_id), Change(delete=True))
+            self._manifests.forget(segment_id)  # the next one that asks has to look for the others
 
     async def read(self, segment_id: int, offset: int, length: int) -> Buffer:
         check(length >= 0 and offset >= 0, "not a range", offset=offset, length=length)

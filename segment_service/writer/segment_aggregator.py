@@ -239,7 +239,7 @@ class SegmentAggregator:
         if not self._items:
             return None
         head = self._items[0]
-        if not self.is_known:
+        if not self.is_known and not isinstance(head, Deletion):  # what is damaged can be deleted
             return Reconcile()
         if not isinstance(head, Data):
             return head

@@ -349,7 +349,7 @@ class SegmentFlusher:
     async def _delete(self, aggregator: SegmentAggregator, deletion: Deletion) -> None:
         for merged in deletion.sources:
             await self._drop_merged(merged, deletion.last_sequence)
-        if aggregator.stored is not None:
+        if aggregator.stored is not None or not aggregator.is_known:
             await self._storage.delete(aggregator.segment_id, deletion.last_sequence)
             failpoint(STORED)
         aggregator.finished(deletion)

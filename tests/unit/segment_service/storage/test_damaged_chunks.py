@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from pravega_common.errors import SegmentDamaged
-from segment_service.storage import compaction
+from segment_service.storage import change_journal, compaction
 from segment_service.storage.chunk_format import ChunkForm, block_bytes, stored_length
 from segment_service.storage.chunk_names import ManifestId
 from segment_service.storage.filesystem import FilesystemChunkStorage
@@ -220,3 +220,35 @@ async def test_chunks_are_checked_on_the_threads_that_read_them(tmp_path: Path) 
     with pytest.raises(SegmentDamaged, match=f"chunk {name}, offset {3 * block_bytes}: block 3"):
         await storage.read(7, 0, len(data))
     await chunks.close()
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+async def test_a_segment_whose_manifests_cannot_be_read_can_be_deleted_and_leaves_nothing(
+    chunks: InMemoryChunkStorage, monkeypatch: pytest.MonkeyPatch, has_base: bool
+) -> None:
+    """With its base lost as with a byte of its newest manifest wrong: what it listed is found by later sweeps."""
+    monkeypatch.setattr(change_journal, "generation_ids_max", 1)
+    storage, _ = await written(chunks)
+    await storage.sweeper.sweep()  # from here on journals suffice
+    await storage.write(7, len(DATA), [DATA])
+    base, delta = names(chunks, storage.layout.manifests)
+    await storage.write(9, 0, [b"x"])  # begins the next generation of journals
+    await collect_all(storage)
+    if has_base:
+        flip(chunks, delta, 30)
+    else:
+        await chunks.delete_all([base])
+    for epoch in (2, 3, 4):
+        storage = await opened(chunks, epoch)
+        await storage.delete(7)
+        await storage.delete(7)
+        assert await storage.state(7) is None
+        await storage.write(9 + epoch, 0, [b"x"])
+        await collect_all(storage)
+    for epoch in (5, 6):
+        storage = await opened(chunks, epoch)
+        await storage.sweeper.sweep()
+        await collect_all(storage)
+    assert not names(chunks, storage.layout.chunks_of(7))
+    assert not names(chunks, storage.layout.manifests_of(7))
+    assert await storage.read(9, 0, 1) == b"x"

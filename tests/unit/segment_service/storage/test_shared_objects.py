@@ -534,6 +534,27 @@ async def test_damage_to_the_map_damages_the_segments_in_it_only(owners: Owners)
         assert await storage.read(3 + 1, 0, 3) == b"new"
 
 
+async def test_a_segment_in_a_damaged_map_can_be_deleted_and_goes_once_the_map_is_whole(owners: Owners) -> None:
+    first = await owners.open()
+    await first.sweeper.sweep()  # from here on journals suffice
+    await first.write(1, 0, [b"entry"])
+    await first.write(1, 5, [bytes(LARGE)])
+    whole = {name: owners.chunks.objects[name] for name in owners.names(f"{LAYOUT.maps}shared/r/")}
+    owners.chunks.objects.update({name: data[:6] + bytes([data[6] ^ 1]) + data[7:] for name, data in whole.items()})
+    second = await owners.open()
+    for _ in range(2):
+        await second.delete(1)
+        await collect_all(second)
+    owners.chunks.objects.update(whole)
+    for _ in range(3):
+        storage = await owners.open()
+        assert await storage.state(1) is None
+        await storage.sweeper.sweep()
+        await collect_all(storage)
+    assert not await names_in(storage, LAYOUT.chunks_of(1))
+    assert not await names_in(storage, LAYOUT.manifests_of(1))
+
+
 async def mixed_and_damaged(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> tuple[str, bytes]:
     """A segment with an entry and a large chunk, in a map that the next owner can read, and not change; the name of the
     damaged object, and its bytes as they were."""
