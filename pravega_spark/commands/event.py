@@ -103,7 +103,7 @@ def read(
     ] = "earliest",
     end: Annotated[str, typer.Option("--to", metavar="latest|TIME|CUT", help="Where to end.")] = "latest",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written later.")] = False,
-    events_max: Annotated[int, typer.Option("--max", min=0, metavar="N", help="Stop after N events.")] = 0,
+    events_max: Annotated[int, typer.Option("--max", min=0, metavar="N", help="Stop after N events; 0: no limit.")] = 0,
     event_format: FormatOption = Format.LINES,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

@@ -33,6 +33,8 @@ _DAY_MS: Final = 24 * _HOUR_MS
 def configuration_of(body: UpdateStreamRequest) -> StreamConfiguration:
     """``InvalidArgument`` for what no stream can have."""
     scaling, retention = body.scaling_policy, body.retention_policy
+    if scaling.type != "FIXED_NUM_SEGMENTS" and not scaling.target_rate:
+        raise InvalidArgument(f"{scaling.type} needs a targetRate of 1 or more: without one the stream never scales")
     configuration = StreamConfiguration(
         ScalingPolicy(
             _SCALE_TYPES[scaling.type], scaling.target_rate or 0, scaling.scale_factor or 0, scaling.min_segments

@@ -70,6 +70,8 @@ async def test_create_and_update_refuse_it(serving: Controller, configuration: S
         {"retentionPolicy": {"type": "LIMITED_DAYS", "value": 0, "timeBasedRetention": {"days": 0}}},
         {"retentionPolicy": {"type": "LIMITED_SIZE_MB"}},
         {"retentionPolicy": {"type": "LIMITED_SIZE_MB", "value": 5, "timeBasedRetention": {"days": 1}}},
+        {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "minSegments": 1}},
+        {"scalingPolicy": {"type": "BY_RATE_IN_KBYTES_PER_SEC", "targetRate": 0, "scaleFactor": 2, "minSegments": 1}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": -5, "scaleFactor": 2, "minSegments": 1}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "scaleFactor": -1, "minSegments": 1}},
         {
