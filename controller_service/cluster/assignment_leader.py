@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_service.cluster.balancer import balance
+from controller_service.cluster.membership import renewals_per_lease
 from pravega_common.errors import PravegaError, VersionConflict
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
@@ -79,18 +80,18 @@ class AssignmentLeader(Service):
         self.log.info("containers assigned", version=version, owners=wanted)
 
     def _note_touch(self) -> None:
-        """An oracle that was away for longer than a lease took no renewals either: a store that runs on may come to its
-        own only after this, and has the time of a lease for it."""
+        """An oracle that was away took no renewals either, and a lease may have been close to the next of them: a store
+        that runs on may come to its own only after this, and has the time of a lease for it."""
         now_s, lease_s = self._clock.monotonic_s(), self._lease_ms / 1000
-        if self._touched_s is not None and now_s - self._touched_s > lease_s:
+        if self._touched_s is not None and now_s - self._touched_s > lease_s * (1 - 1 / renewals_per_lease):
             self._spared_until_s = now_s + lease_s
         self._touched_s = now_s
 
     def _wanted(self, stores: dict[str, Member], assignment: Assignment) -> dict[int, str]:
         """Containers without a living owner are assigned at once; others move only once the stores are settled.
 
-        Without any store nothing changes: nobody could take a container over, and a store that merely lost its lease,
-        as on a machine that slept, would stop all of its own.
+        Without any store nothing changes: nobody could take a container over, and a single store that merely lost its
+        lease, as on a machine that slept, would stop all of its own.
         """
         now_s = self._clock.monotonic_s()
         names = frozenset(stores)

@@ -279,7 +279,7 @@ class TableRequestQueue(Service):
                 adopted += await self._adopt_own(table_key)
         except Throttled as error:
             # The start of a controller sweeps too: it must not fail for what several others left.
-            self.log.info("others left more requests than there is room for", adopted=adopted, reason=str(error))
+            self.log.info("requests that others left wait for a later sweep", adopted=adopted, reason=str(error))
         return adopted
 
     async def _adopt_own(self, table_key: str) -> bool:

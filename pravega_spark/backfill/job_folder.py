@@ -71,8 +71,9 @@ class JobFolder:
         self._rename(temporary, self._path(f"{self.path}/{name}"))
 
     def exists(self, path: str) -> bool:
-        """Tells whether a path exists; it is absolute, as in the methods below."""
-        return bool(self._files.exists(self._path(path)))
+        """Tells whether a path exists, on any file system; it is absolute, as in the methods below."""
+        found = self._path(path)
+        return bool(found.getFileSystem(self._configuration).exists(found))
 
     def is_file(self, path: str) -> bool:
         """Tells whether the path names a file, on any file system; False for a pattern."""

@@ -164,7 +164,7 @@ def _load_files(
 ) -> LoadResult:
     before = _last_batch(folder)
     written = WrittenFiles(folder, f"{CHECKPOINT}/sources/0")
-    files_before = frozenset(written.up_to(_log_offset_of_batch(folder, before)))
+    files_before = frozenset(written.up_to(_log_offset_looked_at(folder, claim, before)))
     query = _begun(spark, job, folder, sink, chunks)
     watch = _QueryWatch(spark, query, job, written)
     was_exact = claim.is_exact and claim.last_batch == before
@@ -207,6 +207,14 @@ def _last_batch(folder: JobFolder) -> int:
     commits = f"{folder.path}/{CHECKPOINT}/commits"
     names = [name for name, _ in folder.files(commits)] if folder.exists(commits) else []
     return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _log_offset_looked_at(folder: JobFolder, claim: JobClaim, before: int) -> int:
+    """Returns how far former runs looked whether their files are still there: as far as one of them ended. One that was
+    killed did not look."""
+    looked_at = _log_offset_of_batch(folder, min(claim.last_batch, before))
+    # Spark keeps the offsets of a hundred batches.
+    return looked_at if looked_at >= 0 or claim.last_batch < 0 else _log_offset_of_batch(folder, before)
 
 
 def _log_offset_of_batch(folder: JobFolder, batch: int) -> int:
@@ -267,12 +275,14 @@ class _QueryWatch:
     def check_still_there(self, folder: JobFolder, paths: Iterable[str]) -> None:
         """``UnknownOutcome`` if input files of this run are gone: Spark lists them when it begins, and passes over one
         that is gone when its chunk is read, with no error."""
-        not_listed = sorted(set(paths) - self._input_sizes().keys())
+        taken = set(paths)
+        not_listed = sorted(taken - self._input_sizes().keys()) if taken else []
         gone = [path for path in not_listed[:looked_up_max] if not folder.exists(path)]
         if gone:
             raise UnknownOutcome(
-                f"{len(gone)} input files were removed during the load, as {gone[0]}: whether their rows are written "
-                "is not known, and no later run with this job id looks for them; load what is missing under another"
+                f"at least {len(gone)} input files were removed during the load, as {gone[0]}: whether their rows are "
+                "written is not known, and no later run with this job id looks for them; load what is missing under "
+                "another"
             )
 
     def _share_of(self, paths: Iterable[str]) -> float | None:
@@ -286,9 +296,9 @@ class _QueryWatch:
         from pyspark.errors import AnalysisException
 
         reader = self._spark.read.format("binaryFile")
-        for name in ("pathGlobFilter", "recursiveFileLookup"):
-            if name in self._job.options:
-                reader = reader.option(name, self._job.options[name])
+        for name, value in self._job.options.items():
+            if name.lower() in ("pathglobfilter", "recursivefilelookup"):
+                reader = reader.option(name, value)
         try:
             rows = reader.load(self._job.source).select("path", "length").collect()
         except AnalysisException:  # Nothing is there.

@@ -17,7 +17,7 @@ long_pause_min_s: Final = 0.1
 """One that is idle for long looks no more often, however little a look costs: being asked by Spark costs as much."""
 idle_share: Final = 20
 """A look is put off for at most one part in this many of the time that the source is idle already, beyond
-``looking_share``: who wrote after a quiet minute does not notice some hundredths of a second."""
+``looking_share``: who wrote after a quiet minute does not notice some tenths of a second."""
 pause_max_s: Final = 0.5
 """The longest time by which a look is put off; a query that is stopped waits for as long."""
 free_look_s: Final = 0.002

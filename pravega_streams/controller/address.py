@@ -78,10 +78,10 @@ def speaks_tls(uri: str) -> bool:
 
 def _endpoint(uri: str, part: str, tls: ClientTls | None) -> Endpoint:
     part = part.strip()
-    if "@" in part:
-        # Not quoted as a whole: what is before the @ may hold a password.
+    if "@" in uri:
+        # Not quoted as a whole: what is before the @ may hold a password, and that a comma.
         raise ConfigurationError(
-            f"controller '{part.rpartition('@')[2]}': a user in an address is not served; leave out what is before "
+            f"controller '{uri.rpartition('@')[2]}': a user in an address is not served; leave out what is before "
             "the @, and give credentials, or PRAVEGA_USER with PRAVEGA_PASSWORD_FILE"
         )
     try:

@@ -137,7 +137,7 @@ def _token(continuation: str) -> bytes:
     if len(continuation) > continuation_chars_max:
         raise InvalidArgument(f"continuation of {len(continuation)} characters, at most {continuation_chars_max}")
     try:
-        return base64.urlsafe_b64decode(continuation)
+        return base64.b64decode(continuation, altchars=b"-_", validate=True)
     except ValueError as error:
         raise InvalidArgument(f"continuation {continuation[:40]!r} is not one that this service gave out") from error
 

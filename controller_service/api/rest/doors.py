@@ -47,7 +47,7 @@ class WebDoors:
         if host and not self._is_own(host):
             return f"{host[:80]!r} is no name of this controller: use its address, or add it to controller.rest_hosts"
         for origin in origins:
-            if _place_of(origin) != host.lower() or not host:
+            if _authority_of(origin) != host.lower() or not host:
                 return f"the page of {origin[:80]!r} may not call this controller"
         return ""
 
@@ -61,7 +61,7 @@ class WebDoors:
         return name in self._names or _is_address(name)
 
 
-def _place_of(origin: str) -> str:
+def _authority_of(origin: str) -> str:
     """The host and port of an origin, in lower case; empty for one that names none."""
     try:
         return urlsplit(origin).netloc.lower()

@@ -183,7 +183,7 @@ def test_uris() -> None:
 
 
 def test_a_user_in_an_address_is_refused_and_its_password_not_shown() -> None:
-    for user in ("ann", "ann:secret", ""):
+    for user in ("ann", "ann:secret", "ann:sec,ret", ""):
         with pytest.raises(
             ConfigurationError, match=r"controller 'b:2': a user in an address .* PRAVEGA_USER"
         ) as refused:

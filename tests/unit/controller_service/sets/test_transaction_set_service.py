@@ -363,7 +363,7 @@ async def test_sinks_whose_streams_are_away_hold_up_no_others(
     world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep comes to the set that a dead controller committed, though transactions of other sinks cannot be ended."""
-    monkeypatch.setattr(transaction_set_service, "sweep_time_max_s", 0.05, raising=False)
+    monkeypatch.setattr(transaction_set_service, "sweep_time_max_s", 0.05)
     for number in range(20):
         member = await world.member(one, S, U, f"away.{number}", 0, 30_000)
         await world.run(one.sets.register(f"a-{number}", D, "r1", 0, [member]))
