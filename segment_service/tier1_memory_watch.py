@@ -72,8 +72,10 @@ class Tier1MemoryWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
-            self._forget_replaced()
-            for server in self._groups.servers:
+            needed = self._groups.needed(self._registry.log_groups())
+            servers = {server for some in needed.values() for server in some}
+            self._forget_others(servers)
+            for server in servers:
                 if server not in self._asked:
                     self._asked.add(server)
                     self._answered_s.setdefault(server, self._clock.monotonic_s())
@@ -81,9 +83,10 @@ class Tier1MemoryWatch(Service):
             self._groups.fade()
             await self._clock.sleep(period_s)
 
-    def _forget_replaced(self) -> None:
-        """Forget servers in whose places others were registered: their last samples would be reported for good."""
-        for server in self._connections.keys() - set(self._groups.servers):
+    def _forget_others(self, servers: set[str]) -> None:
+        """Forget servers in whose places others were registered, and those of drained groups, which are others'
+        business: their last samples would be reported for good."""
+        for server in self._connections.keys() - servers:
             self._connections.pop(server).abort()
             self._groups.memory.pop(server, None)
             self._answered_s.pop(server, None)
@@ -110,8 +113,6 @@ class Tier1MemoryWatch(Service):
 
     def _decide(self) -> None:
         short = {name for name in self._groups.groups if self._groups.is_short(name, appends_share_max)}
-        if short:  # a drained group is others' business
-            short &= self._groups.needed(self._registry.log_groups()).keys()
         is_short = short.issuperset(self._groups.candidates(tuple(self._groups.groups)))
         is_short = is_short and self._back_pressure.bytes > 0
         if is_short != (HELD_BY in self._back_pressure.held_by):

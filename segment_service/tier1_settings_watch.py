@@ -67,7 +67,10 @@ class Tier1SettingsWatch(Service):
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
             needed = self._groups.needed(self._used_groups())
-            for server in (server for servers in needed.values() for server in servers):
+            servers = {server for some in needed.values() for server in some}
+            for server in self._connections.keys() - servers:
+                self._connections.pop(server).abort()
+            for server in servers:
                 if server not in self._asked:
                     self._asked.add(server)
                     self.spawn(self._audit(server), "audit")

@@ -38,7 +38,7 @@ class DroppingOutput:
     pipe that nobody reads any more. What is logged is no part of the work, which would fail with it.
 
     It makes itself where structlog makes a logger for each record. The next record that is printed is followed by one
-    with the number of those that were dropped.
+    with the number of those that were not; some of them may come late, from the output's own buffer.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,8 @@ class DroppingOutput:
                 return
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            structlog.get_logger(service="log").warning("records dropped: they could not be written", count=dropped)
+            log = structlog.get_logger(service="log")
+            log.warning("records may be missing: they could not be written", count=dropped)
 
     debug = info = warning = error = critical = msg
 

@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(f"pravega-spark {options.noun} {options.command}: interrupted; it may be repeated")
     except (PravegaError, OSError) as error:  # also a disk that is full, or a folder that may not be read
-        sys.exit(f"pravega-spark {options.noun} {options.command}: {error}")
+        sys.exit(f"pravega-spark {options.noun} {options.command}: {error or type(error).__name__}")
 
 
 if __name__ == "__main__":

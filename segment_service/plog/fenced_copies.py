@@ -128,7 +128,7 @@ class FencedCopies:
                 f"and not all are reached: what the others have may be missing"
             )
         whole = 0
-        for copy in sorted(self._copies, key=lambda copy: (not copy.is_there, -copy.end)):
+        for copy in sorted(self._copies, key=_least_to_lose):
             is_needed = whole < self._servers.majority
             if not copy.has(end) and (is_needed or (copy.is_there and end - copy.end <= behind_bytes_max)):
                 await self._complete(copy, end, is_needed=is_needed)
@@ -176,7 +176,7 @@ class FencedCopies:
     async def _complete(self, copy: PlogCopy, end: int, *, is_needed: bool) -> None:
         """Copy to a server what it lacks below ``end``; one that is not needed may fail."""
         try:
-            if copy.is_damaged:
+            if copy.is_damaged or copy.behind:
                 await self._check_others(copy, end)
             await self._prepare(copy)
             async for entry, holders in self._merged(self._heads_of_others(copy, copy.end)):
@@ -195,16 +195,15 @@ class FencedCopies:
 
     async def _check_others(self, copy: PlogCopy, end: int) -> None:
         """Raises unless the other copies have every byte below ``end``: what is intact in this one is given up next."""
-        position = 0
-        async for entry, holders in self._merged(self._heads_of_others(copy, 0)):
+        position = 0 if copy.is_damaged else copy.end
+        async for entry, holders in self._merged(self._heads_of_others(copy, position)):
             if not holders or entry.start != position or position >= end:
                 break
             position = entry.end
         if position < end:
-            text = (
-                f"the copy on {copy.server.address} is damaged, and no other has the entry at {position}, below {end}"
-            )
-            raise self.explained(DataCorruption(f"plog {self._plog_id}: {text}; nothing was removed"))
+            text = f"the copy on {copy.server.address} is damaged or has a gap, and no other has"
+            text = f"plog {self._plog_id}: {text} the entry at {position}, below {end}; nothing was removed"
+            raise self.explained(DataCorruption(text))
 
     def _heads_of_others(self, copy: PlogCopy, start: int) -> list[_Head]:
         others = (other for other in self._copies if other.is_there and other is not copy)
@@ -219,6 +218,11 @@ class FencedCopies:
         elif copy.behind:
             await copy.server.trim(self._plog_id, self._token, copy.end, copy.behind)
         copy.behind = []
+
+
+def _least_to_lose(copy: PlogCopy) -> tuple[bool, bool, bool, int]:
+    """The order in which copies are completed: what is intact in a damaged one, or behind a gap, another may lack."""
+    return copy.is_damaged, not copy.is_there, bool(copy.behind), -copy.end
 
 
 async def seal_copy(server: PlogClient, plog_id: PlogId, epoch: int, offset: int) -> int:

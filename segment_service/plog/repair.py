@@ -319,16 +319,21 @@ class LogRepair(Service):
         is_damaged = plog_id in self._damaged(server)
         if status is not None and status.sealed == sealed and not is_damaged:
             return
-        others = [one.client for one in self._servers if one.group is server.group and one is not server]
-        if is_damaged:  # what is intact in it is given up below: only if the others have it all
-            async for entry in read_sealed(GroupServers(others), plog_id, self._epoch, 0, sealed):
+        holders = [one for one in self._servers if one.group is server.group and one is not server]
+        others = GroupServers([one.client for one in holders])
+        try:
+            if is_damaged:  # what is intact in it is given up below: only if the others have it all
+                async for entry in read_sealed(others, plog_id, self._epoch, 0, sealed):
+                    await self._clock.sleep(len(entry.data) / repair_bytes_per_s)
+            source, found = await self._source(others.clients, plog_id)
+            token, end = await self._prepare(target, source, plog_id, sealed, status, found)
+            async for entry in read_sealed(others, plog_id, self._epoch, end, sealed):
+                await target.append_copy(plog_id, token, entry)
+                self.copied_bytes += len(entry.data)
                 await self._clock.sleep(len(entry.data) / repair_bytes_per_s)
-        source, found = await self._source(others, plog_id)
-        token, end = await self._prepare(target, source, plog_id, sealed, status, found)
-        async for entry in read_sealed(GroupServers(others), plog_id, self._epoch, end, sealed):
-            await target.append_copy(plog_id, token, entry)
-            self.copied_bytes += len(entry.data)
-            await self._clock.sleep(len(entry.data) / repair_bytes_per_s)
+        finally:
+            for one, damaged in zip(holders, others.damaged, strict=True):
+                self._damaged(one).update(damaged)
         await target.seal(plog_id, self._epoch, sealed, whole=True)
         if plog_id not in {one.plog_id for one in self._sealed_plogs()}:
             await target.delete(plog_id, self._container_id, self._epoch)  # it was truncated meanwhile

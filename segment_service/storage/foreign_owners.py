@@ -90,6 +90,13 @@ class ForeignOwners:
         prefix = self._layout.foreign_owners_of(segment_id)
         return [self._layout.parse_foreign_owner(info.name) async for info in self._chunks.list(prefix)]
 
+    async def origins_of(self, owner_id: int) -> set[int]:
+        """The segments of whose chunks it is announced as an owner. Lists all announcements of the container, for an
+        owner whose manifests do not tell."""
+        listed = self._chunks.list(self._layout.foreign_owners)
+        found = [self._layout.parse_foreign_owner(info.name) async for info in listed]
+        return {announced.segment_id for announced in found if announced.owner_id == owner_id}
+
     async def names(self, owner_id: int, gone: Iterable[_WrittenFor], left: Iterable[_WrittenFor] = ()) -> list[str]:
         """The names of what becomes garbage when the owner lists ``gone`` no more, and still ``left``."""
         found: list[str] = []

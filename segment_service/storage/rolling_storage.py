@@ -296,7 +296,10 @@ class RollingStorage:
                 return await self._delete_damaged(segment_id, sequence)
             if view.name is None:
                 return
-            async with self._journal.noted(segment_id, *origins(segment_id, view.chunks), is_lasting=view.is_dangling):
+            others = origins(segment_id, view.chunks)
+            if view.is_dangling:
+                others = await self._owners.origins_of(segment_id)
+            async with self._journal.noted(segment_id, *others, is_lasting=view.is_dangling):
                 names = await self._owners.names(segment_id, view.chunks)
                 if not view.is_deleted:
                     await self._marks.cover(sequence)
@@ -308,7 +311,8 @@ class RollingStorage:
         """Put a tombstone above manifests that cannot be read. What they list is not known here: the sweeps of later
         owners find it, chunks and manifests, and need read none of these. Tombstones go behind what a look finds."""
         await self.garbage.pass_barrier()  # what a later owner deleted looks like damage
-        async with self._journal.noted(segment_id, is_lasting=True):
+        others = await self._owners.origins_of(segment_id)
+        async with self._journal.noted(segment_id, *others, is_lasting=True):
             await self._marks.cover(sequence)
             await self._manifests.commit(SegmentView(segment_id), Change(delete=True))
             self._manifests.forget(segment_id)  # the next one that asks has to look for the others

@@ -452,6 +452,33 @@ async def test_two_damaged_copies_of_an_open_plog_are_kept_until_the_third_is_ba
     await check_recovered(cpo, [history])
 
 
+async def test_damage_that_the_repair_itself_reads_is_repaired(own_redis_group: Servers) -> None:
+    """It fills a server that came back empty, and finds the next one's copy damaged on the way."""
+    cpo, log, history = await started(own_redis_group)
+    await repaired(log)
+    assert log._manager is not None
+    plog_id = log._manager.state.streams["data"].plogs[0].plog_id
+    overwrite(own_redis_group[1], plog_id, 2)
+    assert damaged_entries(own_redis_group[1], plog_id) == 1
+    await wipe(own_redis_group[0])
+    await eventually(lambda: not damaged_entries(own_redis_group[1], plog_id), "the repair", repaired_max_s)
+    await repaired(log)
+    await log.close()
+    await check_recovered(cpo, [history])
+
+
+def damaged_entries(server: RedisServer, plog_id: PlogId) -> int:
+    """The entries of a copy that ``overwrite`` has put there."""
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    script = """
+local found = 0
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+  if string.find(entry[2][#entry[2]], '????????', 1, true) then found = found + 1 end
+end
+return found"""
+    return int(server.call("EVAL", script, "1", stream).removeprefix(b":"))
+
+
 def entries_of(server: RedisServer, plog_id: PlogId) -> int:
     (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
     return int(server.call("XLEN", stream).removeprefix(b":"))

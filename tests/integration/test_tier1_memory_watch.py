@@ -85,8 +85,11 @@ async def test_a_drained_group_that_is_full_makes_no_checkpoints(own_redis: Redi
         groups.saw(PersistenceCluster("test", (kept, left)))
         watch = Tier1MemoryWatch(groups, kit.back_pressure, registry, clock)
         await watch.start()
-        await eventually(lambda: len(groups.memory) == 2, "a first sample of both")
+        await eventually(lambda: own_redis.address in groups.memory, "a first sample")
+        for _ in range(3):
+            await clock.advance(1.0)
         await container.durable_log.barrier()
+        assert set(groups.memory) == {own_redis.address}, "no alert, and no load of this store"
         assert container.durable_log.checkpoints_total == 1
         await watch.stop()
     await container.stop()

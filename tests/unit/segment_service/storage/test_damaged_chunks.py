@@ -223,6 +223,35 @@ async def test_chunks_are_checked_on_the_threads_that_read_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("has_base", [True, False])
+async def test_what_was_merged_into_a_segment_whose_manifests_cannot_be_read_goes_with_it(
+    chunks: InMemoryChunkStorage, monkeypatch: pytest.MonkeyPatch, has_base: bool
+) -> None:
+    """Its chunks are named for the source, which nothing but their announcement says."""
+    monkeypatch.setattr(change_journal, "generation_ids_max", 1)
+    storage = await opened(chunks, 1)
+    await storage.write(7, 0, [DATA])
+    await storage.write(5, 0, [DATA])
+    await storage.concat(7, len(DATA), 5)
+    await collect_all(storage)
+    await storage.sweeper.sweep()
+    manifests = names(chunks, storage.layout.manifests_of(7))
+    if has_base:
+        flip(chunks, manifests[-1], 30)
+    else:
+        await chunks.delete_all(manifests[:1])
+    await chunks.delete_all(names(chunks, storage.layout.journals))  # as later generations leave it
+    for epoch in range(2, 8):
+        storage = await opened(chunks, epoch)
+        await storage.delete(7)
+        await storage.write(9 + epoch, 0, [b"x"])
+        await collect_all(storage)
+        await storage.sweeper.sweep()
+        await collect_all(storage)
+    left = [name for segment in (5, 7) for name in names(chunks, storage.layout.chunks_of(segment))]
+    assert not left + names(chunks, storage.layout.manifests_of(7)) + names(chunks, storage.layout.foreign_owners)
+
+
+@pytest.mark.parametrize("has_base", [True, False])
 async def test_a_segment_whose_manifests_cannot_be_read_can_be_deleted_and_leaves_nothing(
     chunks: InMemoryChunkStorage, monkeypatch: pytest.MonkeyPatch, has_base: bool
 ) -> None:
