@@ -44,8 +44,9 @@ RequiredStream = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", show_defa
 def cut(
     stream: OptionalStream = "",
     where: Annotated[
-        str, typer.Argument(metavar="[head|tail|TIME|CUT]", help="The position; a CUT is checked.")
-    ] = "tail",
+        str,
+        typer.Argument(metavar="[head|tail|TIME|CUT]", help="The position; a CUT is checked.", show_default="tail"),
+    ] = "",
     decode: Annotated[
         str, typer.Option(metavar="CUT", help="Only show the segments and offsets of a stream cut.")
     ] = "",
@@ -59,6 +60,8 @@ def cut(
     """Print a position of a stream as the text of a stream cut, or decode such a text."""
     if query and decode:
         raise InvalidArgument("give either --query CHECKPOINT or --decode CUT, not both")
+    if where and (query or decode):
+        raise InvalidArgument(f"'{where}' is the position in a stream; leave it out with --query and --decode")
     if query:
         _print_committed(query, stream, as_json)
         return
@@ -72,7 +75,7 @@ def cut(
         return
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
-        found = resolve_position(client, controller, scope, name, where, as_end=False)
+        found = resolve_position(client, controller, scope, name, where or "tail", as_end=False)
     if as_json:
         print_json(cut_json(scope, name, found))
     else:

@@ -135,3 +135,9 @@ def test_a_query_and_a_cut_to_decode_are_refused_together(checkpoint: Checkpoint
     both = ["stream", "cut", "--query", str(checkpoint.folder), "--decode", cut]
     told = CliRunner().invoke(make_application(), both)
     assert isinstance(told.exception, InvalidArgument) and "not both" in str(told.exception)
+
+
+def test_a_position_is_no_part_of_a_query(checkpoint: Checkpoint) -> None:
+    given = ["stream", "cut", "s/t", "head", "--query", str(checkpoint.folder)]
+    told = CliRunner().invoke(make_application(), given)
+    assert isinstance(told.exception, InvalidArgument) and "'head' is the position in a stream" in str(told.exception)
