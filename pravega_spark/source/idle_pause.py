@@ -13,7 +13,7 @@ the CPU that it and its stores use together stays below 2 % of a core."""
 looking_share_long: Final = 200
 """The same of one that is idle for long: what it finds may come later by ``idle_share``. So it uses less than 1 % of a
 core together with its stores, which take about half as long for a look."""
-long_pause_min_s: Final = 0.1
+long_pause_min_s: Final = 0.2
 """One that is idle for long looks no more often, however little a look costs: being asked by Spark costs as much."""
 idle_share: Final = 20
 """A look is put off for at most one part in this many of the time that the source is idle already, beyond
