@@ -72,8 +72,7 @@ class Tier1MemoryWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
-            needed = self._groups.needed(self._registry.log_groups())
-            servers = {server for some in needed.values() for server in some}
+            servers = self._groups.needed_servers(self._registry.log_groups())
             self._forget_others(servers)
             for server in servers:
                 if server not in self._asked:

@@ -66,8 +66,7 @@ class Tier1SettingsWatch(Service):
     async def _run(self) -> None:
         """Ask all servers at once; one that is silent holds no other up."""
         while True:
-            needed = self._groups.needed(self._used_groups())
-            servers = {server for some in needed.values() for server in some}
+            servers = self._groups.needed_servers(self._used_groups())
             for server in self._connections.keys() - servers:
                 self._connections.pop(server).abort()
             for server in servers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pravega_common.runtime.synced_files import sync_folder
+
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace the file in one step, durably; it has its mode from its first byte on."""
@@ -15,8 +17,4 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

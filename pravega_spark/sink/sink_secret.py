@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.model.transaction_sets import Sink, is_unnamed_write, sink_secret_bytes
+from pravega_common.runtime.synced_files import sync_folder
 from pravega_spark.options.write_options import WriteOptions
 
 _log = logging.getLogger(__name__)
@@ -183,14 +184,6 @@ def _write(files: Any, path: str, content: bytes) -> None:
             os.link(temporary, path)
         except FileExistsError:
             return
-        _sync_folder(path)
+        sync_folder(os.path.dirname(path))
     finally:
         Path(temporary).unlink(missing_ok=True)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from pravega_common.runtime.synced_files import sync_folder
 from segment_service.contracts.buffer import Buffer
-from segment_service.storage.local_files import drop_written, sync_folder
+from segment_service.storage.local_files import drop_written
 
 buffers_per_write_max: Final = 512
 """Buffers of one ``pwritev``; below the limit of every system (1024)."""

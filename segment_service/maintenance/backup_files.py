@@ -25,8 +25,8 @@ from crc32c import crc32c
 
 from pravega_common.errors import DataCorruption
 from pravega_common.invariants import check
+from pravega_common.runtime.synced_files import sync_folder
 from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
-from segment_service.storage.local_files import sync_folder
 
 INVENTORY: Final = "inventory"
 UNFINISHED: Final = f"{INVENTORY}.new"

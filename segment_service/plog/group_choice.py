@@ -57,15 +57,14 @@ class ChoiceByUse:
         """The last sample of each server that answers, by its address, written by the part that samples."""
         self._expected_bytes: dict[str, float] = {}
 
-    @property
-    def servers(self) -> tuple[str, ...]:
-        """The servers of every group seen."""
-        return tuple(server for servers in self.groups.values() for server in servers)
-
     def needed(self, used: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The servers, by group, of the groups that may get new plogs and of those that are used."""
         names = {*self.candidates(tuple(self.groups)), *used}
         return {name: servers for name, servers in self.groups.items() if name in names}
+
+    def needed_servers(self, used: Iterable[str]) -> set[str]:
+        """The same without their groups."""
+        return {server for servers in self.needed(used).values() for server in servers}
 
     def saw(self, cluster: PersistenceCluster) -> None:
         self.groups.update((group.name, group.servers) for group in cluster.groups)

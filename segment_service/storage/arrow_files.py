@@ -26,10 +26,11 @@ from pravega_common.errors import (
 )
 from pravega_common.invariants import check
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.runtime.synced_files import sync_file, sync_folder
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
-from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is, sync_file, sync_folder
+from segment_service.storage.local_files import chunk_name_parts, is_full, missing_is
 
 T = TypeVar("T")
 

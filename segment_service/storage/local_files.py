@@ -1,4 +1,4 @@
-"""Serves the adapters that write files: syncs, writes that end early, names of chunks."""
+"""Serves the adapters that write files: writes that end early, names of chunks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 def is_full(error: BaseException) -> bool:
     """Whether a file system says that it has no room."""
     return isinstance(error, OSError) and error.errno in _FULL
-
-
-def sync_file(path: str | Path) -> None:
-    """Make the bytes of a file durable."""
-    _sync(path, os.O_RDONLY)
-
-
-def sync_folder(folder: str | Path) -> None:
-    """Make the names in a folder durable."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: str | Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def remove_file(path: str | Path) -> None:
