@@ -7,11 +7,13 @@ from typing import Final
 
 from aiohttp import web
 
-PAGE_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+OWN_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The page loads from, and speaks to, this controller only, and is in no other page."""
+"""A page loads from, and speaks to, this controller only. It is in no other page: its calls come from itself, and so
+would pass for those of an operator who was made to click."""
+PAGE_POLICY: Final = f"{OWN_POLICY}; img-src 'self'"
 _KINDS: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _NAMES: Final = sorted(one.name for one in files("controller_service.window").joinpath("page").iterdir())
 PAGE_FILES: Final = {"/": "index.html"} | {f"/window/{name}": name for name in _NAMES if name != "index.html"}

@@ -6,6 +6,8 @@ with it would give ids and offsets a second time whose bytes are in Tier 2 alrea
 
 from __future__ import annotations
 
+from typing import Final
+
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.durable_log.recovery import Recovered
@@ -16,9 +18,10 @@ _WAY_OUT = (
     "append-only file of its Redis servers) or the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
     "good, run pravega-spark store restore"
 )
+RESTORE_AGAIN: Final = "run pravega-spark store restore --from again, with the same backup"
 _RESTORE_INTERRUPTED = (
-    "a restore of a backup was interrupted, so that Tier 2 and the log may have a part of it. Stop all stores, and run "
-    "pravega-spark store restore --from again, with the same backup"
+    "a restore of a backup was interrupted, so that Tier 2 and the log may have a part of it. Stop all stores, and "
+    f"{RESTORE_AGAIN}"
 )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
 from pravega_common.runtime.clock import Clock
+from segment_service.container.log_verification import RESTORE_AGAIN
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
@@ -29,7 +30,7 @@ RESTORE_LOG: Final = (
     "give Tier 1 its newest copy, or the store the Tier 2 that belongs to this log (tier2.url); if Tier 1 is gone for "
     "good, stop the stores and run pravega-spark store restore"
 )
-RESTORE_BACKUP: Final = "stop all stores, and run pravega-spark store restore --from again, with the same backup"
+RESTORE_BACKUP: Final = f"stop all stores, and {RESTORE_AGAIN}"
 RESTORE_TABLE: Final = "restore the object from a copy"
 RESTORE_MANIFESTS: Final = (
     "restore its manifests from a copy; if the segment was deleted shortly before Tier 1 was lost, nothing is missing"

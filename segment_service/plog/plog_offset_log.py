@@ -21,7 +21,7 @@ from segment_service.plog.plog_client import StoredEntry
 probes_max: Final = 64
 """Entries looked at to find a frame in a plog: every second one halves what is left."""
 renames_max: Final = 10
-"""Times that a read goes on after the plog was renamed by its own owner, who seals it or hands it over."""
+"""Times that a read goes on after a copy was fenced, though the log still has its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class PlogOffsetLog:
         return await group.entry_over(span.plog_id, self._manager.epoch, byte, span.length)
 
     async def _explain(self, error: Fenced | DataCorruption, position: int, renames: int) -> None:
-        """Return if the read may go on: the owner itself sealed the plog, which renames it."""
+        """Return if the read may go on: a copy was fenced, and the log still has its owner."""
         start = await self._start_offset()
         if position < start:
             raise OffsetOutOfRange(position, start, self.end_offset) from error

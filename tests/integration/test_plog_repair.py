@@ -314,6 +314,12 @@ def keys_of(server: RedisServer, plog_id: PlogId) -> list[str]:
     return sorted(line for line in lines if plog_id.random in line)
 
 
+def stream_of(server: RedisServer, plog_id: PlogId) -> str:
+    """The name of the stream with the entries of a server's copy."""
+    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    return stream
+
+
 async def test_a_damaged_copy_that_is_made_new_leaves_nothing_of_the_old_one(own_redis_group: Servers) -> None:
     cpo, log, history = await started(own_redis_group)
     await repaired(log)
@@ -321,7 +327,7 @@ async def test_a_damaged_copy_that_is_made_new_leaves_nothing_of_the_old_one(own
     assert log._manager is not None
     plog_id = log._manager.state.streams["data"].last.plog_id
     damaged = own_redis_group[2]
-    (stream,) = [key for key in keys_of(damaged, plog_id) if not key.endswith(":m")]
+    stream = stream_of(damaged, plog_id)
     damaged.call("XADD", stream, f"{10**9}-0", "s", "0", "d", "damage")
     await write_frames(log, history, 50, sizes=(FRAME,))
     await repaired(log)
@@ -362,7 +368,7 @@ async def test_a_copy_that_a_reader_found_damaged_is_repaired(own_redis_group: S
     plog_id = log._manager.state.streams["data"].plogs[0].plog_id
     await log.close()
     server = own_redis_group[0]
-    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    stream = stream_of(server, plog_id)
     answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
     entry_id = next(line for line in answer if line.endswith(b"-0")).decode()
     server.call("XDEL", stream, entry_id)
@@ -395,7 +401,7 @@ async def test_a_damaged_copy_of_many_small_frames_is_repaired(own_redis_group: 
     )
     await log.close()
     server = own_redis_group[0]
-    (stream,) = [key for key in keys_of(server, small.plog_id) if not key.endswith(":m")]
+    stream = stream_of(server, small.plog_id)
     answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", "1").split(b"\r\n")
     server.call("XDEL", stream, next(line for line in answer if line.endswith(b"-0")).decode())
     reader, entries = await recover(cpo, SETTINGS)
@@ -414,7 +420,7 @@ async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_re
     own_redis_group[2].kill()
     lengths = []
     for server, count in zip(own_redis_group[:2], (2, 3), strict=True):
-        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        stream = stream_of(server, plog_id)
         answer = server.call("XRANGE", stream, "(0-1", "+", "COUNT", str(count)).split(b"\r\n")
         server.call("XDEL", stream, [line for line in answer if line.endswith(b"-0")][-1].decode())
         lengths.append(server.call("XLEN", stream))
@@ -427,7 +433,7 @@ async def test_a_damaged_copy_is_kept_while_the_others_do_not_have_it_all(own_re
     await eventually(lambda: list(repair_of(reader).servers_out) == with_reason, "the repair waits", repaired_max_s)
     await reader.close()
     for server, length in zip(own_redis_group[:2], lengths, strict=True):
-        (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+        stream = stream_of(server, plog_id)
         assert server.call("XLEN", stream) == length
     await asyncio.to_thread(own_redis_group[2].start)
     await check_recovered(cpo, [history])
@@ -469,7 +475,7 @@ async def test_damage_that_the_repair_itself_reads_is_repaired(own_redis_group: 
 
 def damaged_entries(server: RedisServer, plog_id: PlogId) -> int:
     """The entries of a copy that ``overwrite`` has put there."""
-    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    stream = stream_of(server, plog_id)
     script = """
 local found = 0
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
@@ -480,13 +486,13 @@ return found"""
 
 
 def entries_of(server: RedisServer, plog_id: PlogId) -> int:
-    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    stream = stream_of(server, plog_id)
     return int(server.call("XLEN", stream).removeprefix(b":"))
 
 
 def overwrite(server: RedisServer, plog_id: PlogId, number: int) -> None:
     """Puts other bytes into the place of one entry of a copy, of those behind its header; 1 is the first."""
-    (stream,) = [key for key in keys_of(server, plog_id) if not key.endswith(":m")]
+    stream = stream_of(server, plog_id)
     script = """
 local entries = redis.call('XRANGE', KEYS[1], '-', '+')
 redis.call('DEL', KEYS[1])

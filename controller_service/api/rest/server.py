@@ -25,7 +25,7 @@ from controller_service.api.rest.operation import RestOperation
 from controller_service.api.rest.refusals import RestRefusals
 from controller_service.api.rest.window import WindowOperations
 from controller_service.watermarks.watermark_ages import WatermarkAges
-from controller_service.window.page_routes import page_routes
+from controller_service.window.page_routes import OWN_POLICY, page_routes
 from controller_service.window.parts import WindowParts
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import SystemClock
@@ -45,12 +45,6 @@ EXPLORER_FILES: Final = {
     "/docs/explorer.js": ("explorer.js", "text/javascript"),
     "/docs/explorer.css": ("explorer.css", "text/css"),
 }
-EXPLORER_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""The page loads from, and speaks to, this controller only. It is in no other page: its calls come from itself, and so
-would pass for those of an operator who was made to click."""
 
 
 class RestServer(Service):
@@ -159,5 +153,5 @@ class DescriptionRoutes:
 
     async def _file(self, request: web.Request) -> web.Response:
         content, kind = self._files[request.path]
-        headers = {"Content-Security-Policy": EXPLORER_POLICY, "X-Content-Type-Options": "nosniff"}
+        headers = {"Content-Security-Policy": OWN_POLICY, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=content, content_type=kind, charset="utf-8", headers=headers)

@@ -46,18 +46,19 @@ async def made(store: SlowStore) -> TableExtension:
     return tables
 
 
+async def make_again(tables: TableExtension, count: int) -> None:
+    await tables.delete_table(T, must_be_empty=False)
+    await tables.create_table(T)
+    if count:
+        await tables.put(T, [TableEntry(b"new" + key, b"w" * 5_000) for key in KEYS[:count]])
+
+
 @pytest.mark.parametrize("count", [0, 1, 40])
 async def test_values_are_those_of_the_table_that_is_there(count: int) -> None:
     store = SlowStore()
     tables = await made(store)
 
-    async def make_again() -> None:
-        await tables.delete_table(T, must_be_empty=False)
-        await tables.create_table(T)
-        if count:
-            await tables.put(T, [TableEntry(b"new" + key, b"w" * 5_000) for key in KEYS[:count]])
-
-    store.during_read = make_again
+    store.during_read = lambda: make_again(tables, count)
     async with asyncio.timeout(wait_max_s):
         found = await tables.get(T, KEYS)
     assert found == [TableEntry(key, b"", NOT_EXISTS) for key in KEYS]
@@ -70,14 +71,7 @@ async def test_a_log_is_read_on_as_that_of_the_table_that_is_there(count: int, m
     await made(store)
     tables = TableExtension(store)
 
-    async def make_again() -> None:
-        other = TableExtension(store)
-        await other.delete_table(T, must_be_empty=False)
-        await other.create_table(T)
-        if count:
-            await other.put(T, [TableEntry(b"new" + key, b"w" * 5_000) for key in KEYS[:count]])
-
-    store.during_read = make_again
+    store.during_read = lambda: make_again(TableExtension(store), count)
     async with asyncio.timeout(wait_max_s):
         info = await tables.table_info(T)
     assert info.entry_count == count
