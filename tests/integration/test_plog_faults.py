@@ -18,6 +18,7 @@ from segment_service.plog.plog_client import PlogSettings, read_page_entries_max
 from segment_service.plog.redis_connection import RedisConnection
 from segment_service.plog.redis_log import RedisDataLog
 from tests.support.eventually import eventually
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_history import (
     WriterHistory,
     check_history,
@@ -33,6 +34,14 @@ from tests.support.server_fixtures import proxy as proxy
 from tests.support.servers import RedisServer, running_redis
 
 SETTINGS = PlogSettings(block_bytes=1_500_000, heal_time_max_s=10.0, reply_timeout_s=1.0)
+
+
+async def started(server: RedisServer) -> tuple[InMemoryCPO, RedisDataLog, WriterHistory]:
+    """A log without frames on one server, with the CPO that both it and later owners use."""
+    cpo = await shared_cpo(server.address)
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    return cpo, log, WriterHistory(0)
 
 
 async def test_a_second_owner_takes_over_while_the_first_writes(own_redis: RedisServer) -> None:
@@ -140,10 +149,7 @@ async def test_a_log_that_cannot_heal_is_over(proxy: CuttingProxy) -> None:
 
 
 async def test_redis_killed_under_load_and_restarted(own_redis: RedisServer) -> None:
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     writing = asyncio.create_task(write_frames(log, history, 400))
     for acked in (50, 200, 350):
         await history.until_acked(acked)
@@ -160,10 +166,7 @@ async def test_redis_killed_under_load_and_restarted(own_redis: RedisServer) -> 
 
 
 async def test_redis_killed_and_another_owner_recovers(own_redis: RedisServer) -> None:
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     writing = asyncio.create_task(write_frames(log, history, 100_000))
     await history.until_acked(100)
     own_redis.kill()
@@ -176,10 +179,7 @@ async def test_redis_killed_and_another_owner_recovers(own_redis: RedisServer) -
 
 
 async def test_a_paused_redis_is_only_slow(own_redis: RedisServer) -> None:
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     writing = asyncio.create_task(write_frames(log, history, 100))
     await history.until_acked(20)
     own_redis.pause()
@@ -219,10 +219,7 @@ async def test_a_full_redis_can_be_recovered_truncated_and_used_again(own_redis:
 
 
 async def test_a_redis_that_is_full_for_a_while_only_delays(own_redis: RedisServer) -> None:
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     await write_frames(log, history, 10)
     own_redis.call("CONFIG", "SET", "maxmemory", 1_000_000)
     writing = asyncio.create_task(write_frames(log, history, 50, sizes=(100, 50_000)))
@@ -238,10 +235,7 @@ async def test_a_redis_that_is_full_for_a_while_only_delays(own_redis: RedisServ
 
 
 async def test_truncation_frees_whole_plogs(own_redis: RedisServer) -> None:
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     await write_frames(log, history, 100, sizes=(200_000,))
     full = int(own_redis.call("DBSIZE").removeprefix(b":"))
     await log.truncate(history.acked[95])
@@ -257,10 +251,7 @@ async def test_a_recovery_of_many_small_frames_takes_turns_with_the_loop(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page of 4 MiB may hold 20,000 of them; every log of the store would wait until they are all checked."""
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     await write_frames(log, history, 2_000, sizes=(16,), window=256)
     await log.close()
     pages: list[int] = []
@@ -378,10 +369,7 @@ async def test_a_log_that_is_taken_over_while_it_is_looked_at_is_not_lost(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next owner has other metadata, and deletes those that were listed: they are listed again."""
-    cpo = await shared_cpo(own_redis.address)
-    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
-    await log.initialize()
-    history = WriterHistory(0)
+    cpo, log, history = await started(own_redis)
     await write_frames(log, history, 10)
     metadata, owners = plog_census._Reader._metadata, [log]
 
