@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.bench.figures import Result, idle_aim_percent
-from tests.bench.latency import wait_until
+from tests.bench.latency import running_query
 from tests.bench.rig import Rig, say
 from tests.bench.sides import Side
 
@@ -52,19 +51,11 @@ class Idle:
     def _run(self, side: Side) -> dict[str, float]:
         """Percent of a core by group: with the query, less what the session and the services take without it."""
         target = side.new_target("idle", segments)
-        frame = side.read(self._rig.spark.readStream, target, full=True)
-        checkpoint = self._rig.folder / f"checkpoint-{time.time_ns()}"
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         self._rig.watch.settle()
         without = self._watched()
-        query = writer.trigger(processingTime="0 seconds").start()
-        try:
-            wait_until(lambda: query.lastProgress is not None, query)
+        with running_query(self._rig, side, target):
             time.sleep(quiet_s)
             with_query = self._watched()
-        finally:
-            query.stop()
-        shutil.rmtree(checkpoint)
         side.drop(target)
         return {name: value - without[name] for name, value in with_query.items()}
 

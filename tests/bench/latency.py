@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -57,20 +58,11 @@ class Latency:
 
     def _run(self, side: Side) -> Result:
         target = side.new_target("latency")
-        frame = side.read(self._rig.spark.readStream, target, full=True)
-        checkpoint = self._rig.folder / f"checkpoint-{time.time_ns()}"
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         self._rig.watch.settle()
-        query = writer.trigger(processingTime="0 seconds").start()
-        try:
-            wait_until(lambda: query.lastProgress is not None, query)
-            with Observed(self._rig.watch) as observed:
-                written = self._write(side, target)
-                wait_until(lambda: rows_taken(query) >= written["events"], query)
-        finally:
-            query.stop()
+        with running_query(self._rig, side, target) as query, Observed(self._rig.watch) as observed:
+            written = self._write(side, target)
+            wait_until(lambda: rows_taken(query) >= written["events"], query)
         progress = [json.loads(item.json) for item in query.recentProgress if item.numInputRows]
-        shutil.rmtree(checkpoint)
         run = self._figures(side, target, progress, observed) | {"durable_ms": written["durable_ms"]}
         side.drop(target)
         return run
@@ -96,6 +88,21 @@ class Latency:
             "other_cores": observed.other_cores,  # The writer is among them.
             **observed.memory.as_json(),
         }
+
+
+@contextmanager
+def running_query(rig: Rig, side: Side, target: str) -> Iterator[StreamingQuery]:
+    """Runs a query without pause between its batches over a target, from the end of its first one on."""
+    frame = side.read(rig.spark.readStream, target, full=True)
+    checkpoint = rig.folder / f"checkpoint-{time.time_ns()}"
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        wait_until(lambda: query.lastProgress is not None, query)
+        yield query
+    finally:
+        query.stop()
+    shutil.rmtree(checkpoint)
 
 
 def rows_taken(query: StreamingQuery) -> int:
