@@ -31,9 +31,11 @@ aof_rewrite_bytes_max: Final = 4 * 1024 * 1024 * 1024
 rewrite slows writes down by a quarter while it lasts; a file of 4 GiB is loaded in some 6 s."""
 aof_disk_share: Final = 0.25
 """Part of the free disk that is that size: the file grows beyond it, and a rewrite puts another one beside it."""
-redis_allocator: Final = "dirty_decay_ms:60000,muzzy_decay_ms:60000"
-"""How long Redis keeps memory that it freed before the system has it back (jemalloc; 10 s by itself). Plogs are freed
-all the time, and the next one would take fresh pages, of which the system clears each."""
+redis_allocator: Final = "dirty_decay_ms:60000,muzzy_decay_ms:-1"
+"""Redis keeps memory that it freed for a minute (jemalloc; 10 s by itself); then the system may take it when it is
+short of memory. Plogs are freed all the time, and the next one would take fresh pages, of which the system clears each.
+With any other limit than -1 for the latter, jemalloc gives pieces of 8 MiB and more back at once, whatever the first
+says: neighbours that are free make one piece."""
 redis_allocator_variables: Final = ("JE_MALLOC_CONF", "MALLOC_CONF")
 """Where jemalloc looks: the one that Redis is built with, and one of the system."""
 minio_bucket: Final = "pravega-spark"

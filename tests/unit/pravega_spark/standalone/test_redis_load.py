@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -76,19 +78,31 @@ def test_the_size_is_in_the_settings(tmp_path: Path) -> None:
     assert {"auto-aof-rewrite-min-size 4294967296", "maxmemory 1000"} <= set(lines)
 
 
-def decay_ms(spec: ChildSpec, socket: Path) -> int:
-    """How long a Redis that is started so keeps freed memory."""
+@contextmanager
+def running(spec: ChildSpec, socket: Path) -> Iterator[tuple[int, Redis]]:
+    """The process of a Redis that is started so, and a client of it."""
     child = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, stdout=subprocess.DEVNULL)
     try:
         eventually_blocking(socket.exists, "a Redis that listens", 10.0)
-        with Redis(unix_socket_path=str(socket), decode_responses=True) as redis:
+        with Redis(unix_socket_path=str(socket)) as redis:
             if not redis.info("memory")["mem_allocator"].startswith("jemalloc"):
                 pytest.skip("this Redis has no jemalloc")
-            (found,) = re.findall(r"opt\.dirty_decay_ms: (\d+)", redis.execute_command("MEMORY", "MALLOC-STATS"))
-            return int(found)
+            yield child.pid, redis
     finally:
         child.terminate()
         child.wait()
+
+
+def decay_ms(spec: ChildSpec, socket: Path) -> int:
+    """How long a Redis that is started so keeps freed memory for itself."""
+    with running(spec, socket) as (_, redis):
+        (found,) = re.findall(rb"opt\.dirty_decay_ms: (\d+)", redis.execute_command("MEMORY", "MALLOC-STATS"))
+        return int(found)
+
+
+def fresh_pages(pid: int) -> int:
+    """How many pages a process took from the system so far, without those that it read from a disk."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
 
 
 def test_redis_keeps_freed_memory_for_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +113,18 @@ def test_redis_keeps_freed_memory_for_a_minute(tmp_path: Path, monkeypatch: pyte
     for name in redis_allocator_variables:  # as somebody wants it
         monkeypatch.setenv(name, "dirty_decay_ms:1234")
     assert decay_ms(child.spec(tmp_path, tmp_path), child.socket) == 1_234
+
+
+def test_redis_uses_the_memory_of_large_values_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = RedisChild("redis", tmp_path, tmp_path / "redis.sock", 256 << 20, LARGE)
+    for name in redis_allocator_variables:
+        monkeypatch.delenv(name, raising=False)
+    values, bytes_each, page_bytes = 16, 4 << 20, 4 << 10
+    with running(child.spec(tmp_path, tmp_path), child.socket) as (pid, redis):
+        for _ in range(3):
+            before = fresh_pages(pid)
+            for number in range(values):
+                redis.set(f"value-{number}", bytes(bytes_each))
+            taken = fresh_pages(pid) - before
+            redis.delete(*(f"value-{number}" for number in range(values)))
+    assert taken < values * bytes_each // page_bytes // 4
