@@ -138,6 +138,7 @@ def spark_parser() -> argparse.ArgumentParser:
     add_variant("--tls", const="tls", help="the same beside it over TLS, on services of its own")
     add_variant("--tcp", const="tcp", help="the same beside it without the store's Unix socket, as from other machines")
     add_variant("--three-redis", const="three-redis", help="the same beside it on three Redis servers, likewise")
+    add_variant("--file", const="file", help="the same beside it with Tier 1 in local files, likewise")
     add("--rate", type=_positive, default=1_000, help="latency: events a second")
     add("--seconds", type=_positive, default=60, help="latency, idle: how long each run is, after 10 s")
     add(

@@ -27,6 +27,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {
     "tls": {"tls": True},
     "tcp": {"environment": {"PRAVEGA_SEGMENT_STORE_STORE__LOCAL_SOCKET": "false"}},
     "three-redis": {"redis_servers": 3},
+    "file": {"tier1": "file"},
 }
 """Services beside the usual ones, by name: the options of the standalone that differ, ``environment`` for what differs
 there. The side is ``ours-<name>``."""

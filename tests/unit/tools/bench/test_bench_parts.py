@@ -61,8 +61,8 @@ def test_the_flags_of_the_command_line() -> None:
     assert args.cases == list(main.SPARK_CASES)
     assert (args.runs, args.kafka, args.seconds, args.cold_s, args.scale) == (3, True, 60, 90.0, 1.0)
     assert args.variants == []
-    args = main.spark_parser().parse_args(["--three-redis", "--tls", "--tcp"])
-    assert args.variants == ["three-redis", "tls", "tcp"]
+    args = main.spark_parser().parse_args(["--three-redis", "--tls", "--tcp", "--file"])
+    assert args.variants == ["three-redis", "tls", "tcp", "file"]
     assert main.spark_parser().parse_args([]).variants == []
     assert set(args.variants) == set(VARIANTS)
 
