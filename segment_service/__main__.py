@@ -40,8 +40,9 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
     config = SegmentStoreConfig.load(config_path)
     set_up_log(config.log)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump())
-    # Of what appends brought that much stays in memory, and is replaced all the time.
-    keep_freed_memory(min(appended_bytes_max_default, config.cache.memory_bytes_max))
+    # Of what appends brought that much stays in memory, flushed and not, and is replaced all the time.
+    flushed_bytes_max = min(appended_bytes_max_default, config.cache.memory_bytes_max)
+    keep_freed_memory(flushed_bytes_max + config.store.unflushed_bytes_max)
     gc.freeze()
     gc.set_threshold(*collector_thresholds)
     uvloop.run(_run(config, ready_file))
