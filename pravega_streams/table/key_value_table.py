@@ -82,15 +82,15 @@ class KeyValueTable:
 
     def put(self, key: CompositeKey, value: bytes) -> int:
         """Write a value, whatever is there; returns its version."""
-        return self.update([KeyValueUpdate(key, value)])[0]
+        return self.update([KeyValueUpdate(key, _checked_value(value))])[0]
 
     def insert(self, key: CompositeKey, value: bytes) -> int:
         """Write a value if the key is absent; returns its version. ``BadKeyVersion``."""
-        return self.update([KeyValueUpdate(key, value, c.NOT_EXISTS)])[0]
+        return self.update([KeyValueUpdate(key, _checked_value(value), c.NOT_EXISTS)])[0]
 
     def replace(self, key: CompositeKey, value: bytes, version: int) -> int:
         """Write a value if the key has this version; returns the new one. ``BadKeyVersion``."""
-        return self.update([KeyValueUpdate(key, value, version)])[0]
+        return self.update([KeyValueUpdate(key, _checked_value(value), version)])[0]
 
     def remove(self, key: CompositeKey, version: int = ANY_VERSION) -> None:
         """Remove a key, with a version only if it has that. ``BadKeyVersion``."""
@@ -243,3 +243,10 @@ def _next_key(key: bytes) -> bytes | None:
     """The key of the same length that follows; None behind the last one."""
     number = int.from_bytes(key, "big") + 1
     return None if number >> 8 * len(key) else number.to_bytes(len(key), "big")
+
+
+def _checked_value(value: bytes) -> bytes:
+    """Returns the value; None is no value of a put: as an update it would remove the key."""
+    if value is None:
+        raise InvalidArgument("a value of None; remove() removes a key")
+    return value

@@ -45,3 +45,18 @@ def test_settings_that_no_call_can_carry_name_the_number_and_the_limit() -> None
         numbers = {"partitions": 1, "primary_key_length": 1} | {name: 2**31}
         with pytest.raises(InvalidArgument, match=f"{name}: 2147483648 is not possible, .*2147483647"):
             KeyValueTableSettings(**numbers)
+
+
+class NoRequests:
+    """Fails whoever asks the store."""
+
+    def call(self, segment: str, make: Any, expect: Any, *, idempotent: bool) -> None:
+        raise AssertionError(f"{make(1)} was sent")
+
+
+def test_a_put_of_none_removes_nothing_and_says_so() -> None:
+    table = KeyValueTable(cast(SegmentClient, NoRequests()), ["s/kv_kvtable/0.#epoch.0"], KeyValueTableSettings(1, 3))
+    key, none = CompositeKey(b"tea"), cast(bytes, None)
+    for call in (lambda: table.put(key, none), lambda: table.insert(key, none), lambda: table.replace(key, none, 4)):
+        with pytest.raises(InvalidArgument, match="a value of None; remove"):
+            call()
