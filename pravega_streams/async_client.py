@@ -13,6 +13,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
+from pravega_streams.controller.call_numbers import checked_names
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.credentials import Credentials
@@ -80,7 +81,11 @@ class AsyncStreamClient:
         which the group stops reading. ``retention``: whether the group's position holds retention back, published on
         request, or by itself from here on. After an error the call may be repeated.
         """
-        starts = streams if isinstance(streams, Mapping) else dict.fromkeys(streams, HEAD)
+        starts = (
+            streams
+            if isinstance(streams, Mapping)
+            else dict.fromkeys(checked_names("streams of a reader group", streams), HEAD)
+        )
         configuration = GroupConfiguration(
             {(scope, stream): start for stream, start in starts.items()},
             {(scope, stream): cut for stream, cut in (end or {}).items()},

@@ -15,6 +15,7 @@ from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import ControllerAddress
+from pravega_streams.controller.call_numbers import checked_names
 from pravega_streams.credentials import Credentials
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter, lease_default_ms
@@ -97,8 +98,9 @@ class StreamManager:
 
     def set_stream_tags(self, scope: str, stream: str, tags: Iterable[str]) -> None:
         """Replace the tags; the rest of the configuration stays."""
+        new = checked_names("tags", tags)
         configuration = self.client.controller.stream_configuration(scope, stream)
-        self.client.controller.update_stream(scope, stream, replace(configuration, tags=tuple(tags)))
+        self.client.controller.update_stream(scope, stream, replace(configuration, tags=new))
 
     def seal_stream(self, scope: str, stream: str) -> None:
         self.client.controller.seal_stream(scope, stream)

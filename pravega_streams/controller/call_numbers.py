@@ -1,4 +1,4 @@
-"""Checks the numbers of a call to the controller, whose messages hold no larger ones.
+"""Checks the numbers and names of a call to the controller, whose messages hold no larger numbers.
 
 Without it they end in an error of protobuf, which names neither the number nor the limit, or a bool counts as 1.
 """
@@ -6,6 +6,7 @@ Without it they end in an error of protobuf, which names neither the number nor 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
@@ -32,14 +33,22 @@ def checked_number(what: str, value: int, maximum: int = long_max, minimum: int 
     return number
 
 
+def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names; ``InvalidArgument`` for one text, whose letters would be taken for names."""
+    if isinstance(names, str):
+        raise InvalidArgument(f"{what}: {names!r} is one text, a list of names is needed: [{names!r}]")
+    return tuple(names)
+
+
 def check_configuration(configuration: StreamConfiguration) -> None:
-    """Checks the numbers of a stream's configuration; what else is wrong with them its controller knows."""
+    """Checks the numbers and tags of a stream's configuration; what else is wrong with them its controller knows."""
     scaling, retention = configuration.scaling, configuration.retention
-    checked_number("the number of segments", scaling.min_segments, scaling_number_max)
+    checked_number("the number of segments", scaling.min_segments, scaling_number_max, minimum=1)
     checked_number("the scaling policy's target rate", scaling.target_rate, scaling_number_max)
     checked_number("the scaling policy's scale factor", scaling.scale_factor, scaling_number_max)
     checked_number("the rollover size in bytes", configuration.rollover_size_bytes)
     checked_number("timestamp_aggregation_timeout_ms", configuration.timestamp_aggregation_timeout_ms)
+    checked_names("tags", configuration.tags)
     if retention is not None:
         unit = "bytes" if retention.retention_type is RetentionType.SIZE else "milliseconds"
         checked_number(f"the {unit} to retain", retention.minimum, NO_MAXIMUM)

@@ -121,19 +121,37 @@ _BAD_NUMBERS = [
 def test_a_policy_that_no_call_can_carry_names_the_number_and_the_limit(
     client: ControllerClient, number: Any, said: str
 ) -> None:
-    for name, scaling in (
-        ("number of segments", ScalingPolicy.fixed(number)),
-        ("target rate", ScalingPolicy(ScaleType.EVENTS_PER_SECOND, number, 2, 1)),
-        ("scale factor", ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 1, number, 1)),
+    of_segments = said.replace("in 0", "in 1")
+    for name, answer, scaling in (
+        ("number of segments", of_segments, ScalingPolicy.fixed(number)),
+        ("target rate", said, ScalingPolicy(ScaleType.EVENTS_PER_SECOND, number, 2, 1)),
+        ("scale factor", said, ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 1, number, 1)),
     ):
         for call in (client.create_stream, client.update_stream):
-            with pytest.raises(InvalidArgument, match=f"{name}: {re.escape(said)}"):
+            with pytest.raises(InvalidArgument, match=f"{name}: {re.escape(answer)}"):
                 call("s", "t", StreamConfiguration(scaling))
     with (
         StreamManager(client.transport.address) as manager,
-        pytest.raises(InvalidArgument, match=f"number of segments: {re.escape(said)}"),
+        pytest.raises(InvalidArgument, match=f"number of segments: {re.escape(of_segments)}"),
     ):
         manager.create_stream("s", "t", number)
+
+
+def test_tags_in_one_text_are_refused_and_not_taken_letter_by_letter(client: ControllerClient) -> None:
+    one_text: Any = "live"
+    for call in (client.create_stream, client.update_stream):
+        with pytest.raises(InvalidArgument, match=r"tags: 'live' is one text.*\['live'\]"):
+            call("s", "t", StreamConfiguration(tags=one_text))
+    with StreamManager(client.transport.address) as manager:
+        with pytest.raises(InvalidArgument, match="tags: 'live' is one text"):
+            manager.set_stream_tags("s", "t", one_text)
+        with pytest.raises(InvalidArgument, match="streams of a reader group: 'trades' is one text"):
+            manager.create_reader_group("s", "g", "trades")
+
+
+def test_a_stream_without_segments_is_refused_with_the_number(client: ControllerClient) -> None:
+    with pytest.raises(InvalidArgument, match=r"number of segments: 0 is not possible, must be in 1\.\."):
+        client.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(0)))
 
 
 @pytest.mark.parametrize(("number", "said"), [(2**63, "must be in [-0-9]+..9223372036854775807"), *_BAD_NUMBERS[2:]])
