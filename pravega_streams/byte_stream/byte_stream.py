@@ -102,7 +102,13 @@ class ByteStream(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         """Forget what lies before an offset, by default before the reading position. Returns the offset."""
         offset = self._offset if size is None else size
-        self._client.segments.truncate(self.segment, offset)
+        try:
+            self._client.segments.truncate(self.segment, offset)
+        except SegmentTruncated as error:
+            if offset < error.start_offset:
+                raise
+            # A store gives one answer for both sides of what it has.
+            raise InvalidArgument(f"{self.segment} cannot be truncated at {offset}: it ends before") from error
         return offset
 
     def seal(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, SegmentSealed, StreamSealed, Unavailable
+from pravega_common.errors import InvalidArgument, SegmentSealed, SegmentTruncated, StreamSealed, Unavailable
 from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
@@ -29,7 +29,7 @@ class Log:
     def __init__(self) -> None:
         self.store = FakeStore()
         self.segment = self.store.segments[RANGE.name] = FakeSegment()
-        segments = SimpleNamespace(endpoints=self.store, info=self.info, seal=self.seal)
+        segments = SimpleNamespace(endpoints=self.store, info=self.info, seal=self.seal, truncate=self.truncate)
         self.client: Any = SimpleNamespace(controller=self, segments=segments)
 
     def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
@@ -42,6 +42,11 @@ class Log:
         if self.segment.sealed:
             raise SegmentSealed(segment)
         self.segment.sealed = True
+
+    def truncate(self, segment: str, offset: int) -> None:
+        if not self.segment.start <= offset <= len(self.segment.data):
+            raise SegmentTruncated(segment, self.segment.start, offset)  # What a store answers in both cases.
+        self.segment.start = offset
 
     def opened(self) -> ByteStream:
         return ByteStream(self.client, "s", "t", read_time_s=0.05)
@@ -190,3 +195,14 @@ def test_a_stream_whose_seal_is_repeated_is_sealed(log: Log, file: ByteStream) -
     for _ in range(2):
         file.seal()
     assert log.segment.sealed and bytes(log.segment.data) == b"content"
+
+
+def test_a_truncation_behind_the_end_is_not_said_to_be_before_the_start(file: ByteStream, log: Log) -> None:
+    file.write(b"six by")
+    file.flush()
+    assert file.truncate(4) == 4
+    with pytest.raises(InvalidArgument, match="cannot be truncated at 100: it ends before"):
+        file.truncate(100)
+    with pytest.raises(SegmentTruncated, match="offset 2 is below the start offset 4"):
+        file.truncate(2)
+    assert log.segment.start == 4
