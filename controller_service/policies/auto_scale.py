@@ -9,7 +9,8 @@ from typing import Final
 
 from controller_service.store.epochs import Range
 from controller_service.store.records import ColdMark, ColdSegmentsRecord, EpochRecord, SegmentRecord
-from pravega_common.model.scaling import ScalingPolicy
+from pravega_common.errors import InvalidArgument
+from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
 from pravega_common.names import segments_per_stream_max
 
 splits_min: Final = 2
@@ -23,6 +24,21 @@ class AutoScaleLimits:
     """A report that is older changes nothing, and a segment that was reported as cold counts as cold for this long."""
     cooldown_ms: int = 600_000
     """A segment that is younger is neither split nor merged."""
+
+
+def check_policy(policy: ScalingPolicy) -> None:
+    """``InvalidArgument`` for a policy by rate without a rate, by which no stream scales, or without a factor.
+
+    Pravega's clients make none, so it is checked where one is given; streams that have one already keep it.
+    """
+    if policy.scale_type is ScaleType.FIXED:
+        return
+    for name, value in (("target rate", policy.target_rate), ("scale factor", policy.scale_factor)):
+        if value < 1:
+            raise InvalidArgument(
+                f"the scaling policy's {name}: {value} is not possible, must be in 1..{scaling_number_max} for a "
+                "stream that scales by its rate"
+            )
 
 
 def splits_of(policy: ScalingPolicy, reported: int, segments: int) -> int:

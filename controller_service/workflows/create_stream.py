@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from controller_service.errors import QuotaExceeded
+from controller_service.policies.auto_scale import check_policy
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -63,9 +64,10 @@ class CreateStream:
     async def create(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
         """False if the stream exists; one that an earlier attempt left half-made is completed first.
 
-        ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments,
-        ``QuotaExceeded`` for a scope that has no room for it.
+        ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments or
+        a policy by which nothing scales, ``QuotaExceeded`` for a scope that has no room for it.
         """
+        check_policy(configuration.scaling)
         segments = configuration.scaling.min_segments
         initial_epoch(0, segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags, segments)

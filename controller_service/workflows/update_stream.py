@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from controller_service.policies.auto_scale import check_policy
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.segment_access import SegmentAccess, calls_at_once_max
 from controller_service.store.epochs import equal_ranges, initial_epoch, plan_scale
@@ -45,10 +46,11 @@ class UpdateStream:
 
     async def update(self, request_id: str, scope: str, stream: str, configuration: StreamConfiguration) -> None:
         """The whole configuration is replaced. ``StreamNotFound``; ``SegmentSealed`` for a sealed stream;
-        ``InvalidArgument`` for a bad number of segments, ``QuotaExceeded`` for more than the scope has room for.
+        ``InvalidArgument`` for a bad number of segments or a new policy by which nothing scales, ``QuotaExceeded`` for
+        more than the scope has room for.
         """
         initial_epoch(0, configuration.scaling.min_segments, 0)
-        context = await self._store.update(scope, stream, _take_ticket)
+        context = await self._store.update(scope, stream, lambda fresh: _take_ticket(fresh, configuration.scaling))
         payload = {
             "scope": scope,
             "stream": stream,
@@ -116,10 +118,13 @@ class UpdateStream:
             return
 
 
-async def _take_ticket(context: StreamContext) -> None:
+async def _take_ticket(context: StreamContext, policy: ScalingPolicy) -> None:
     if await context.state() in (StreamState.SEALING, StreamState.SEALED):
         raise SegmentSealed(context.name, f"stream {context.name} is sealed")
     record = await context.configuration()
+    standing = record.configuration.scaling
+    if dataclasses.replace(policy, min_segments=standing.min_segments) != standing:
+        check_policy(policy)
     context.stage(CONFIGURATION, dataclasses.replace(record, updates_promised=record.updates_promised + 1))
 
 

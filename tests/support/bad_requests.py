@@ -96,6 +96,8 @@ def bad_configurations() -> Iterator[tuple[str, dict[str, Any], grpc.StatusCode 
     yield "too many segments", {"scaling": policy(minNumSegments=4_501)}, INVALID
     yield "as many segments as fit a number", {"scaling": policy(minNumSegments=INT32_MAX)}, INVALID
     yield "negative rate", {"scaling": policy(scaleType=1, targetRate=-1, scaleFactor=2, minNumSegments=1)}, INVALID
+    yield "no rate", {"scaling": policy(scaleType=1, scaleFactor=2, minNumSegments=1)}, INVALID
+    yield "no factor", {"scaling": policy(scaleType=2, targetRate=1, minNumSegments=1)}, INVALID
     yield "negative factor", {"scaling": policy(scaleType=2, targetRate=1, scaleFactor=-2, minNumSegments=1)}, INVALID
     yield "a scale type that is none", {"scaling": policy(scaleType=9, minNumSegments=1)}, INVALID  # type: ignore[arg-type]
     yield "negative retention", {"retentionPolicy": retention(retentionType=1, retentionParam=-1)}, INVALID

@@ -73,7 +73,7 @@ class ScopeQuotaProperty(RestBody):
 class ScalingConfig(RestBody):
     type: ScaleKind
     target_rate: PolicyNumber | None = Field(None, description="KB or events a second of a segment, 1 or more.")
-    scale_factor: PolicyNumber | None = Field(None, description="The most segments that one is split into.")
+    scale_factor: PolicyNumber | None = Field(None, description="The most parts of a hot segment; left out: 2.")
     min_segments: Annotated[int, Field(ge=1)]
 
 

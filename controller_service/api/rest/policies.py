@@ -13,6 +13,7 @@ from controller_service.api.rest.bodies import (
     TimeBasedRetention,
     UpdateStreamRequest,
 )
+from controller_service.policies.auto_scale import splits_min
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
@@ -31,14 +32,14 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 def configuration_of(body: UpdateStreamRequest) -> StreamConfiguration:
-    """``InvalidArgument`` for what no stream can have."""
+    """``InvalidArgument`` for what no stream can have; a rate and a factor of 0 are left to the workflow, which knows
+    whether the stream has them already."""
     scaling, retention = body.scaling_policy, body.retention_policy
-    if scaling.type != "FIXED_NUM_SEGMENTS" and not scaling.target_rate:
-        raise InvalidArgument(f"{scaling.type} needs a targetRate of 1 or more: without one the stream never scales")
+    factor = scaling.scale_factor
+    if factor is None:
+        factor = 0 if scaling.type == "FIXED_NUM_SEGMENTS" else splits_min
     configuration = StreamConfiguration(
-        ScalingPolicy(
-            _SCALE_TYPES[scaling.type], scaling.target_rate or 0, scaling.scale_factor or 0, scaling.min_segments
-        ),
+        ScalingPolicy(_SCALE_TYPES[scaling.type], scaling.target_rate or 0, factor, scaling.min_segments),
         None if retention is None else _retention_of(retention),
         tuple(body.stream_tags or ()),
         body.timestamp_aggregation_timeout or 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,6 +32,11 @@ IMPOSSIBLE = [
     (StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, -5, 2, 1)), "-5"),
     (StreamConfiguration(ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 5, -1, 1)), "-1"),
 ]
+NEVER_SCALING = [
+    (ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 0, 2, 1), "target rate: 0"),
+    (ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 0, 2, 1), "target rate: 0"),
+    (ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 5, 0, 1), "scale factor: 0"),
+]
 
 
 @pytest.fixture
@@ -45,6 +51,15 @@ async def serving(parts: ControllerParts) -> AsyncIterator[Controller]:
 
 @pytest.mark.parametrize(("configuration", "value"), IMPOSSIBLE)
 async def test_create_and_update_refuse_it(serving: Controller, configuration: StreamConfiguration, value: str) -> None:
+    await assert_refused(serving, configuration, value, "0..")
+
+
+@pytest.mark.parametrize(("policy", "named"), NEVER_SCALING)
+async def test_a_policy_by_a_rate_of_nothing_is_refused(serving: Controller, policy: ScalingPolicy, named: str) -> None:
+    await assert_refused(serving, StreamConfiguration(policy), named, "1..2147483647")
+
+
+async def assert_refused(serving: Controller, configuration: StreamConfiguration, *named: str) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{serving.grpc.port}") as channel:
         for method, stream in (("createStream", "new"), ("updateStream", T)):
             call: Any = channel.unary_unary(
@@ -55,7 +70,7 @@ async def test_create_and_update_refuse_it(serving: Controller, configuration: S
                 await call(configuration_to(S, stream, configuration), timeout=5)
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             detail = refused.value.details() or ""
-            assert value in detail and "0.." in detail
+            assert all(part in detail for part in named)
     assert await serving.store.entry(S, "new") is None
     standing = await (await serving.store.open(S, T)).configuration()
     assert standing.configuration == FINE and standing.updates_promised == 0
@@ -74,6 +89,8 @@ async def test_create_and_update_refuse_it(serving: Controller, configuration: S
         {"scalingPolicy": {"type": "BY_RATE_IN_KBYTES_PER_SEC", "targetRate": 0, "scaleFactor": 2, "minSegments": 1}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": -5, "scaleFactor": 2, "minSegments": 1}},
         {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "scaleFactor": -1, "minSegments": 1}},
+        {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "scaleFactor": 0, "minSegments": 1}},
+        {"scalingPolicy": {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "scaleFactor": 2, "minSegments": 0}},
         {
             "scalingPolicy": {
                 "type": "BY_RATE_IN_EVENTS_PER_SEC",
@@ -92,6 +109,26 @@ async def test_rest_refuses_it(serving: Controller, wrong: dict[str, Any]) -> No
             assert answer.status == 400
         async with session.put(f"/v1/scopes/{S}/streams/{T}", json=body) as answer:
             assert answer.status == 400
+
+
+@pytest.mark.parametrize("policy", [policy for policy, _ in NEVER_SCALING])
+async def test_a_stream_that_has_such_a_policy_keeps_it_and_takes_others(
+    serving: Controller, policy: ScalingPolicy
+) -> None:
+    await serving.parts.workflows.create.create_within(S, "old", StreamConfiguration(policy))
+    update = serving.parts.workflows.update.update
+    tagged = StreamConfiguration(dataclasses.replace(policy, min_segments=2), tags=("tag",))
+    await update(1, S, "old", tagged)
+    assert (await (await serving.store.open(S, "old")).configuration()).configuration == tagged
+    await update(2, S, "old", FINE)
+    with pytest.raises(InvalidArgument):
+        await update(3, S, "old", tagged)
+
+
+def test_rest_splits_in_two_without_a_factor() -> None:
+    scaling = {"type": "BY_RATE_IN_EVENTS_PER_SEC", "targetRate": 5, "minSegments": 1}
+    body = UpdateStreamRequest.model_validate_json(json.dumps({"scalingPolicy": scaling}))
+    assert configuration_of(body).scaling == FINE.scaling
 
 
 def test_the_bounds_themselves_are_fine() -> None:
