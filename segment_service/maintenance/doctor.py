@@ -14,6 +14,8 @@ from typing import Final
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
 from pravega_common.runtime.clock import Clock
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from segment_service.container.log_verification import RESTORE_AGAIN
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
@@ -39,6 +41,11 @@ RESTORE_MARK: Final = "restore the object from a copy: the container does not st
 START_TIER1: Final = "start the servers that are away, and run the examination again"
 WHOLE_SETTINGS: Final = "change the settings that this command is given, and run the examination again"
 CLUSTER_SETTINGS: Final = "use the settings of the cluster's stores"
+CLUSTER_TIER2: Final = (
+    "set tier2.url, here and at the stores, to the Tier 2 of the cluster; if what was there is gone, restore a backup; "
+    "if the cluster's first start was interrupted, start a store"
+)
+START_CPO: Final = "start the CPO, and run the examination again"
 
 names_reported_every: Final = 100_000
 """Names in the metadata table between two reports of progress."""
@@ -66,10 +73,17 @@ class StoreDoctor:
     """One examination of a cluster; ``examine`` may take long, and reports its progress in lines of text."""
 
     def __init__(
-        self, chunks: ChunkStorage, logs: LogSource | None, clock: Clock, progress: Progress = lambda text: None
+        self,
+        chunks: ChunkStorage,
+        logs: LogSource | None,
+        clock: Clock,
+        progress: Progress = lambda text: None,
+        cpo: ControlPlaneOracle | None = None,
     ) -> None:
-        """``logs``: ``None`` to leave Tier 1 alone."""
+        """``logs``: ``None`` to leave Tier 1 alone. ``cpo``: knows whether a Tier 2 without a cluster should have
+        one; ``None`` asks nobody."""
         self._chunks = chunks
+        self._cpo = cpo
         self._logs = logs
         self._clock = clock
         self._progress = progress
@@ -85,10 +99,28 @@ class StoreDoctor:
                 f"store.containers = {containers}, but Tier 2 was made with {' and '.join(sorted(marked))} containers"
             )
             report.findings.append(DataFinding("cluster", text, CLUSTER_SETTINGS))
+        if not marked:
+            report.findings += await self._missing_cluster()
         for container_id in only or range(containers):
             self._progress(f"container {container_id}")
             report.containers.append(await self.examine_container(container_id, deep=deep))
         return report
+
+    async def _missing_cluster(self) -> list[DataFinding]:
+        """The finding that the CPO knows a cluster, which Tier 2 has no mark of: its containers would seem new."""
+        if self._cpo is None:
+            return []
+        try:
+            registered = await self._cpo.get_constant(CONTAINER_COUNT_KEY)
+        except (Unavailable, ConfigurationError) as error:
+            if self._logs is None:
+                return []  # it may be gone together with Tier 1, which was not to be read either
+            text = f"Tier 2 has no cluster, and whether it should have one cannot be told: {error}"
+            return [DataFinding("server", text, START_CPO)]
+        if registered is None:
+            return []
+        text = f"Tier 2 is empty, or another one: the CPO knows a cluster with {registered} containers, Tier 2 does not"
+        return [DataFinding("cluster", text, CLUSTER_TIER2)]
 
     async def examine_container(self, container_id: int, *, deep: bool = False) -> ContainerReport:
         known = _Known(

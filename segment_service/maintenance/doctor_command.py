@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pravega_common.runtime.clock import SystemClock
+from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.file_log_reading import FileLogSource
@@ -51,8 +54,22 @@ def _doctor(options: argparse.Namespace) -> int:
 async def examine(config: SegmentStoreConfig, only: list[int], *, deep: bool, with_tier1: bool) -> StoreReport:
     """The examination of the cluster whose settings these are."""
     logs = log_source(config) if with_tier1 else None
-    async with open_tier2(config) as chunks:
-        return await StoreDoctor(chunks, logs, SystemClock(), say).examine(config.store.containers, only, deep=deep)
+    async with contextlib.AsyncExitStack() as stack:
+        cpo = _existing_cpo(config)
+        if cpo is not None:
+            stack.push_async_callback(cpo.close)
+        chunks = await stack.enter_async_context(open_tier2(config))
+        doctor = StoreDoctor(chunks, logs, SystemClock(), say, cpo)
+        return await doctor.examine(config.store.containers, only, deep=deep)
+
+
+def _existing_cpo(config: SegmentStoreConfig) -> ControlPlaneOracle | None:
+    """The CPO of the settings; ``None`` for one in a file that is not there: a look would make it."""
+    address = config.cluster.cpo
+    if address.startswith("file:") and not Path(address.removeprefix("file:")).exists():
+        return None
+    unsafe = config.tier1.allow_unsafe_redis
+    return make_cpo(address, allow_unsafe_redis=unsafe, clock=SystemClock(), access=config.redis.access())
 
 
 def log_source(config: SegmentStoreConfig) -> LogSource:

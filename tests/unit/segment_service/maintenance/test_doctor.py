@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from pravega_common.errors import ConfigurationError, Unavailable
+from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
+from pravega_common.services.cluster.sqlite_cpo import SqliteCPO
+from segment_service.config import SegmentStoreConfig
 from segment_service.container.segment_container import SegmentContainer
-from segment_service.maintenance import log_reading
+from segment_service.maintenance import doctor_command, log_reading
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.findings import ContainerReport, findings_max
 from segment_service.maintenance.log_reading import LogChanged
 from segment_service.sorted_runs import run_writer
 from segment_service.storage.chunk_names import Layout
+from segment_service.store import container_marker_prefix
 from tests.support.backups import flushed, write_names
 from tests.support.containers import ContainerKit
 from tests.support.damaged_map import damage_shared
+from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.log_reading import InMemoryLogSource
 
 LAYOUT = Layout(0)
@@ -98,6 +104,48 @@ async def test_a_container_that_never_ran_is_sound(kit: ContainerKit) -> None:
     report = await doctor(kit).examine(2)
     assert report.count == 0 and [one.epoch for one in report.containers] == [0, 0]
     assert json.loads(json.dumps(report.to_json()))["is_sound"] is True
+
+
+async def test_a_tier2_without_the_cluster_is_told(kit: ContainerKit) -> None:
+    """Empty, or another one: the CPO knows the cluster, and Tier 2 does not."""
+    cpo = InMemoryCPO(kit.clock)
+    examination = StoreDoctor(kit.chunks, InMemoryLogSource(kit.logs), kit.clock, cpo=cpo)
+    assert (await examination.examine(2)).count == 0  # a cluster that was never started
+    await cpo.set_once(CONTAINER_COUNT_KEY, "2")
+    report = await examination.examine(2)
+    (finding,) = report.findings
+    assert finding.kind == "cluster" and "Tier 2 is empty, or another one" in finding.text
+    assert report.count == 1
+    await kit.stored.put(f"{container_marker_prefix}2/x", [b"containers\n"])
+    assert (await examination.examine(2)).count == 0
+
+
+async def test_a_tier2_without_the_cluster_and_no_cpo_is_not_sound(kit: ContainerKit) -> None:
+    class Away(InMemoryCPO):
+        async def get_constant(self, key: str) -> str | None:
+            raise Unavailable("the CPO is away")
+
+    examination = StoreDoctor(kit.chunks, InMemoryLogSource(kit.logs), kit.clock, cpo=Away(kit.clock))
+    (finding,) = (await examination.examine(2)).findings
+    assert finding.kind == "server" and "the CPO is away" in finding.text
+    assert (await StoreDoctor(kit.chunks, None, kit.clock, cpo=Away(kit.clock)).examine(2)).count == 0
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+async def test_the_command_asks_the_cpo_of_the_settings_and_makes_none(tmp_path: Path, is_made: bool) -> None:
+    file = tmp_path / "store.toml"
+    file.write_text(
+        f'[store]\ncontainers = 2\n[cluster]\ncpo = "file:{tmp_path}/cpo"\n'
+        f'[tier1]\nurl = "file://{tmp_path}/log"\n[tier2]\nurl = "file://{tmp_path}/tier2"\n'
+    )
+    settings = SegmentStoreConfig.load(file)
+    if is_made:
+        cpo = SqliteCPO(tmp_path / "cpo")
+        await cpo.set_once(CONTAINER_COUNT_KEY, "2")
+        await cpo.close()
+    report = await doctor_command.examine(settings, [], deep=False, with_tier1=True)
+    assert report.count == is_made
+    assert (tmp_path / "cpo").exists() is is_made
 
 
 @pytest.mark.parametrize("number", [-1, 2])
