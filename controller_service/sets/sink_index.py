@@ -21,9 +21,10 @@ from controller_service.sets.sink_store import FoundSink, SinkStore
 from controller_service.sets.transaction_set import SinkRecord
 from controller_service.store.serializer import decode, encode
 from controller_service.store.versioned_store import ABSENT, ANY_VERSION, VersionedStore
-from pravega_common.errors import DataCorruption, SegmentNotFound, UnknownOutcome, VersionConflict
+from pravega_common.errors import DataCorruption, PravegaError, SegmentNotFound, UnknownOutcome, VersionConflict
 from pravega_common.model.transaction_sets import is_unnamed_write
 from pravega_common.runtime.joined import all_ended
+from pravega_common.services.retrying import is_lost_race
 
 UNFINISHED_TABLE: Final = "transactionSetsUnfinished"
 DAYS_TABLE: Final = "transactionSetsDays"
@@ -37,6 +38,8 @@ unnamed_kept_ms: Final = day_ms
 quiet_ms: Final = 60_000
 """A finished sink stays in the index for so long, since its next batch would put it there again."""
 page_size: Final = 100
+pages_per_look_max: Final = 10
+"""Pages of a day's sinks that one sweep looks at: some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +112,29 @@ class SinkIndex:
         return min(self._kept_ms, unnamed_kept_ms) if is_unnamed_write(record.query_id) else self._kept_ms
 
     async def forget_expired(self, now_ms: int) -> None:
-        """Remove the records whose life is over, from the tables of the days that have come."""
+        """Remove the records whose life is over, from the tables of the days that have come: some of each day, since
+        the sinks with work to do wait for it."""
         days, _ = await self._days()
         for day in days.days:
             if day * day_ms <= now_ms:
-                await self._forget_day(day, now_ms)
+                try:
+                    await self._forget_day(day, now_ms)
+                except PravegaError as error:
+                    if not is_lost_race(error):
+                        raise  # else another controller is at the same day, and the next look goes on with it
 
     async def _forget_day(self, day: int, now_ms: int) -> None:
+        """Look at some of a day's sinks; the day ends with its last one."""
         table = _day_table(day)
         try:
-            token = b""
-            while True:
-                page = await self._store.scan(table, token, page_size)
-                for key, _ in page.entries:
-                    await self._forget_if_expired(key, day, now_ms)
-                token = page.continuation
-                if not token:
+            for _ in range(pages_per_look_max):
+                page = await self._store.scan(table, count_max=page_size)
+                if not page.entries:
                     break
+                done = [key for key, _ in page.entries if await self._forget_if_expired(key, day, now_ms)]
+                await self._store.remove_many(table, done)
+            else:
+                return
         except SegmentNotFound:
             pass  # another controller was faster, and may have died before it took the day off the list
         await self._store.delete_table(table)
@@ -134,7 +143,17 @@ class SinkIndex:
         await self._store.put(DAYS_TABLE, DAYS_KEY, encode(left), version)
         self._known_days.discard(day)
 
-    async def _forget_if_expired(self, key: str, day: int, now_ms: int) -> None:
+    async def _forget_if_expired(self, key: str, day: int, now_ms: int) -> bool:
+        """False for a sink that changes just now: it is looked at again."""
+        try:
+            await self._forget_or_note(key, day, now_ms)
+        except PravegaError as error:
+            if not is_lost_race(error):
+                raise
+            return False
+        return True
+
+    async def _forget_or_note(self, key: str, day: int, now_ms: int) -> None:
         try:
             found = await self._sinks.read(key)
         except DataCorruption as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller_service.sets import sink_index
 from controller_service.sets.sink_index import DAYS_TABLE, UNFINISHED_TABLE, day_ms
 from controller_service.sets.sink_store import REGISTRATIONS_TABLE, SETS_TABLE, SinkStore
 from controller_service.sets.transaction_set import SetRecordState, SinkRecord, Verdict, sink_key
@@ -32,6 +33,11 @@ async def commit_empty(world: World, one: Instance, query: str, batch: int = 0) 
 
 async def keys_of(world: World, table: str) -> list[str]:
     return [key for key, _ in (await world.store.scan(table, count_max=1_000)).entries]
+
+
+def days_of(world: World) -> list[str]:
+    """The tables of days on which sinks may be forgotten."""
+    return [name for name in world.store._tables if name.startswith("transactionSetsExpiring")]  # type: ignore[attr-defined]
 
 
 async def calls_of_a_sweep(world: World, one: Instance) -> int:
@@ -71,7 +77,47 @@ async def test_a_sink_that_is_used_is_not_forgotten_and_days_have_an_end(world: 
     world.clock.skip((record_kept_ms + 2 * day_ms) / 1000)
     await world.clock.pass_time(sweep_period_s * 2)
     assert await world.run(one.sets.list_sinks()) == ([], b"")
-    assert [name for name in world.store._tables if name.startswith("transactionSetsExpiring")] == []  # type: ignore[attr-defined]
+    assert days_of(world) == []
+
+
+async def test_a_day_of_many_sinks_is_forgotten_in_pieces(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        await commit_empty(world, one, f"{UNNAMED_PREFIX}{number:032}")
+    monkeypatch.setattr(sink_index, "page_size", 2)
+    monkeypatch.setattr(sink_index, "pages_per_look_max", 2)
+    index, later_ms = one.sets._index, world.clock.wall_ms() + 3 * day_ms
+    left = []
+    for _ in range(3):
+        await world.run(index.forget_expired(later_ms))
+        left.append(len(await keys_of(world, SETS_TABLE)))
+    assert left == [3, 0, 0] and days_of(world) == []
+
+
+async def test_a_sink_that_changes_just_now_keeps_nobody_else_from_being_forgotten(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = sink_key(f"{UNNAMED_PREFIX}{0:032}", D)
+    for number in range(5):
+        await commit_empty(world, one, f"{UNNAMED_PREFIX}{number:032}")
+    registered = SinkStore(world.store)
+    await registered.add_registrations(sink_key("gone", D), 0, 0, [], world.clock.wall_ms())
+    remove = world.store.remove
+
+    async def losing(table: str, key: str, *version: int) -> None:
+        if (table, key) == (SETS_TABLE, busy):
+            raise VersionConflict("changed just now")
+        await remove(table, key, *version)
+
+    monkeypatch.setattr(world.store, "remove", losing)
+    world.clock.skip(3 * day_ms / 1000)
+    await world.run(one.sets.sweep())
+    assert await keys_of(world, SETS_TABLE) == [busy]
+    assert await keys_of(world, REGISTRATIONS_TABLE) == []  # the janitor had its turn, too
+    monkeypatch.setattr(world.store, "remove", remove)
+    await world.run(one.sets.sweep())
+    assert await keys_of(world, SETS_TABLE) == [] and days_of(world) == []
 
 
 async def test_what_a_former_version_left_unfinished_is_found(world: World, one: Instance) -> None:
