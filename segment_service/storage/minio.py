@@ -98,7 +98,7 @@ class MinioChunkStorage:
         )
         self._client = CheckedMinio(
             settings.endpoint,
-            credentials=access.provider(),
+            credentials=access.provider(self._clock),
             secure=settings.secure,
             region=settings.region,
             http_client=self._http,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 import urllib3
@@ -18,9 +20,15 @@ from minio.credentials.providers import (
 )
 from minio.error import MinioException
 
+from pravega_common.runtime.clock import Clock
+
 role_connect_time_max_s: Final = 2.0
 """Seconds until the machine's credential service must be reached; only machines of a cloud have one."""
 role_read_time_max_s: Final = 5.0
+file_period_s: Final = 5.0
+"""Seconds after which the file of credentials is read again: keys are rotated there."""
+
+_PAST: Final = datetime(1970, 1, 1)
 
 
 class CredentialsMissing(MinioException):
@@ -41,13 +49,38 @@ class S3Access:
     ca_file: str = ""
     may_make_bucket: bool = False
 
-    def provider(self) -> Provider:
-        """Gives credentials, and new ones before they expire where they do."""
+    def provider(self, clock: Clock) -> Provider:
+        """Gives credentials, and new ones before they expire where they do; those of a file as they are now."""
         if self.access_key:
             return StaticProvider(self.access_key, self.secret_key, self.session_token or None)
         timeout = urllib3.Timeout(connect=role_connect_time_max_s, read=role_read_time_max_s)
         role = IamAwsProvider(http_client=urllib3.PoolManager(timeout=timeout, retries=False))
-        return _Named(ChainedProvider([EnvAWSProvider(), EnvMinioProvider(), AWSConfigProvider(), role]))
+        return _Named(ChainedProvider([EnvAWSProvider(), EnvMinioProvider(), _File(clock), role]))
+
+
+class _File(AWSConfigProvider):
+    """Reads the file again from time to time; one that is just being written, or gone, changes nothing.
+
+    Its credentials count as expired, so that the chain, which keeps others, asks for them with each call.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._found: Credentials | None = None
+        self._due_s = 0.0
+
+    def retrieve(self) -> Credentials:
+        now_s = self._clock.monotonic_s()
+        if self._found is None or now_s >= self._due_s:
+            self._due_s = now_s + file_period_s
+            try:
+                found = super().retrieve()
+                self._found = Credentials(found.access_key, found.secret_key, found.session_token, _PAST)
+            except (ValueError, OSError, configparser.Error) as error:
+                if self._found is None:
+                    raise ValueError(str(error)) from error
+        return self._found
 
 
 class _Named(Provider):
