@@ -55,7 +55,9 @@ class CommitFindings:
 class Sets(Protocol):
     """The transaction sets, as seen from the repair."""
 
-    async def lost_members(self) -> list[LostMember]: ...
+    async def lost_members(self, stream: str = "") -> list[LostMember]:
+        """As ``TransactionSetService.lost_members``: of ``scope/stream``, or of all."""
+        ...
 
 
 class CommitRepair:
@@ -79,7 +81,8 @@ class CommitRepair:
     async def look(self, scope: str, stream: str) -> CommitFindings:
         """``StreamNotFound``. Obstacles are those of the round, or of the next one; a stream that moves has none. Then
         come the transactions that committed sets lost on their way into the order."""
-        commits, lost = await both_ended(self._look_at_order(scope, stream), self._sets.lost_members())
+        name = names.scoped_name(scope, stream)
+        commits, lost = await both_ended(self._look_at_order(scope, stream), self._sets.lost_members(name))
         return _with_lost(commits, scope, stream, lost)
 
     async def _look_at_order(self, scope: str, stream: str) -> CommitFindings:

@@ -376,14 +376,15 @@ class TransactionSetService(Service):
         await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
         self.log.warning("sink is forgotten, as an operator decided", sink=key, secret_only=secret_only)
 
-    async def lost_members(self) -> list[LostMember]:
-        """The members of all sinks that keep a committed set out of the commit orders of its streams."""
+    async def lost_members(self, stream: str = "") -> list[LostMember]:
+        """The members of all sinks that keep a committed set out of the commit orders of its streams, or of one."""
         lost: list[LostMember] = []
         async for found in self._index.unfinished():
             last = None if found.sink is None else found.sink.record.last
             if last is not None and last.state is SetRecordState.COMMITTED:
                 reference = SetReference(found.key, last.sequence)
-                lost += await self._members.lost(reference, last.unordered, last.stream_ids)
+                members = [member for member in last.unordered if stream in ("", member.stream)]
+                lost += await self._members.lost(reference, members, last.stream_ids)
         return lost
 
     async def holds(self, reference: SetReference) -> bool:

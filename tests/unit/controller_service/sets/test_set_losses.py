@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,6 +14,7 @@ from controller_service.sets import transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import commit_queue, completed_store, transaction_store
 from controller_service.transactions.records import transaction_segments
+from controller_service.transactions.transaction_store import Found
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.commits import ObstacleKind
 from pravega_common.model.scaling import ScalingPolicy
@@ -206,6 +208,27 @@ async def test_a_record_that_is_lost_before_the_order_can_be_given_up(world: Wor
     await world.run(repair.give_up(S, T, gone))
     await world.run(repair.give_up(S, T, gone))
     await repaired(world, two, gone, kept)
+
+
+async def test_a_look_at_a_stream_reads_no_transactions_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, _ = await decided(world)
+    await damage(world, gone, "gone")
+    two = await world.instance()
+    await settle(world)
+    asked: list[str] = []
+    get_many = two.transactions.records.get_many
+
+    async def noting(scope: str, stream: str, ids: Sequence[uuid.UUID]) -> list[Found | None]:
+        asked.append(stream)
+        return await get_many(scope, stream, ids)
+
+    monkeypatch.setattr(two.transactions.records, "get_many", noting)
+    assert (await world.run(repair_of(two).look(S, U))).obstacles == ()
+    assert T not in asked
+    assert (await world.run(repair_of(two).look(S, T))).obstacles
+    assert T in asked
 
 
 @pytest.mark.parametrize("crash_at", range(1, 14))
