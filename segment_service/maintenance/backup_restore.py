@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -40,7 +39,8 @@ from segment_service.maintenance.backup_files import (
 from segment_service.maintenance.backup_log import EffectiveLog
 from segment_service.maintenance.log_reading import LogChanged, LogSource
 from segment_service.maintenance.read_only import ContainerReader
-from segment_service.maintenance.store_restore import LOCK, lock_ms, refuse_running_stores
+from segment_service.maintenance.restore_claim import claimed
+from segment_service.maintenance.store_restore import refuse_running_stores
 from segment_service.maintenance.tier2_restore import LogRestart
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.epoch_marks import encode_mark
@@ -134,16 +134,10 @@ class BackupRestore:
     async def carry_out(self, header: BackupHeader) -> None:
         """Restore everything that is not restored yet; made again after any interruption. ``ConfigurationError`` if a
         store runs, or the places are not empty."""
-        holder = secrets.token_hex(8)
-        if not await self._cpo.try_lock(LOCK, holder, lock_ms):
-            raise ConfigurationError("somebody else is restoring this cluster; wait for the end of that")
-        try:
-            await refuse_running_stores(self._cpo)
-            await self._carry_out(header)
-        finally:
-            await self._cpo.unlock(LOCK, holder)
+        await claimed(self._cpo, self._clock, lambda: self._carry_out(header))
 
     async def _carry_out(self, header: BackupHeader) -> None:
+        await refuse_running_stores(self._cpo)
         waiting = await self.check_place(header)
         for part in waiting:
             if not await self._is_blocked(header, part):

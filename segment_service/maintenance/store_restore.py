@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import structlog
 
@@ -16,13 +14,10 @@ from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
 from segment_service.maintenance.read_only import ContainerReader, refuse_unknown_containers
+from segment_service.maintenance.restore_claim import claimed
 from segment_service.maintenance.restore_plan import RestorePlan
 from segment_service.maintenance.tier2_restore import LogRestart, Tier2Restore
 from segment_service.store import marked_container_counts
-
-LOCK: Final = "store-restore"
-lock_ms: Final = 600_000
-"""How long others are kept out after this process died; epochs keep two restores apart in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +63,12 @@ class StoreRestore:
 
     async def carry_out(self, plan: RestorePlan) -> None:
         """Restore one container; made again after any interruption. ``ConfigurationError`` if a store runs."""
-        holder = secrets.token_hex(8)
-        if not await self._cpo.try_lock(LOCK, holder, lock_ms):
-            raise ConfigurationError("somebody else is restoring this cluster; wait for the end of that")
-        try:
-            await refuse_running_stores(self._cpo)
-            await Tier2Restore(self._chunks, plan.container_id, self._restart, self._clock).carry_out(plan)
-            self._log.info("container restored", container=plan.container_id, segments=plan.segments)
-        finally:
-            await self._cpo.unlock(LOCK, holder)
+        await claimed(self._cpo, self._clock, lambda: self._carry_out(plan))
+
+    async def _carry_out(self, plan: RestorePlan) -> None:
+        await refuse_running_stores(self._cpo)
+        await Tier2Restore(self._chunks, plan.container_id, self._restart, self._clock).carry_out(plan)
+        self._log.info("container restored", container=plan.container_id, segments=plan.segments)
 
     async def _plan_one(self, container_id: int) -> ContainerOutcome:
         reader = ContainerReader(self._chunks, container_id, self._clock)
