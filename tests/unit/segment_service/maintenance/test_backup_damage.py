@@ -141,12 +141,12 @@ async def test_damage_to_the_map_of_shared_objects_damages_the_segments_in_it(
     await container.stop()
     assert damage_shared(place.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
     outcome = await backed_up(place, tmp_path / "b", idle)
-    # A seek reads the block before, too: that of the next segment's first entry, if it is of the same flush.
-    possible = [((0, segment_id),), ((0, segment_id), (0, segment_id + 1))]
-    assert outcome.damaged in (possible if part == "m" else possible[:1])
-    damaged = names[3 : 3 + len(outcome.damaged)]
+    # A seek reads the block before, too, and a look for the end of a segment's entries the one behind them: so those of
+    # its neighbours, among the segments of the same flush.
+    damaged = {found for _, found in outcome.damaged}
+    assert segment_id in damaged and len(damaged) <= 3
     other = await restored(target, tmp_path / "b")
     for name in names:
-        if name not in damaged:
+        if container.metadata.ids[name] not in damaged:
             assert await read_all(other, name) == name.encode()
     await other.stop()
