@@ -113,9 +113,12 @@ class StoreHealth:
         if failing_s > tier2_failing_max_s:
             text = f"all calls to Tier 2 have failed for {failing_s:.0f} s: {self.tier2.last_error[:reason_chars_max]}"
             yield Problem("tier2-failing", text, "bring the store that tier2.url names back", stops_work=True)
-        held = sorted(self.back_pressure.held_by)
-        if not self.back_pressure.is_open:
-            why = f"held by {', '.join(held)}" if held else f"{self.back_pressure.bytes >> 20} MiB wait for Tier 2"
+        pressure = self.back_pressure
+        held = sorted(pressure.held_by)
+        if not pressure.is_open:
+            are_many = pressure.operations >= pressure.operations_max
+            waiting = f"{pressure.operations} operations" if are_many else f"{pressure.bytes >> 20} MiB"
+            why = f"held by {', '.join(held)}" if held else f"{waiting} wait for Tier 2"
             remedy = next((_REMEDY_OF[part] for part in held if part in _REMEDY_OF), "look at Tier 2 and its speed")
             yield Problem("appends-wait", f"appends wait: {why}", remedy, stops_work=False)
 

@@ -89,6 +89,25 @@ def test_the_end_of_what_an_outage_of_tier2_leaves() -> None:
     assert seconds_left(100_000, 0) == [], "Tier 2 answers"
 
 
+def test_many_small_appends_near_their_limit_are_told_as_bytes_are() -> None:
+    """A million operations of 20 B hold appends up at a tenth of the bytes that may wait."""
+    near, ends = (
+        next(rule["expr"] for rule in alerts() if rule["alert"] == name)
+        for name in ("UnflushedNearLimit", "Tier2OutageEnds")
+    )
+    page = (
+        "pravega_store_unflushed_bytes_limit 1000000000\npravega_store_unflushed_bytes {1}\n"
+        "pravega_store_unflushed_operations_limit 1000000\npravega_store_unflushed_operations {0}\n"
+        'pravega_container_log_bytes_total{{container="1"}} {1}\n'
+        'pravega_container_operations_total{{container="1"}} {0}\npravega_store_tier2_failing_seconds 30\n'
+    )
+    pages = [page.format(number * 300_000, number) for number in (1, 2, 3)]
+    assert values(near, *pages) == [0.9]
+    assert values(ends, *pages) == [pytest.approx(100_000 / 30_000)]
+    assert values(near, page.format(1, 900_000_000)) == [0.9]
+    assert values(near, page.format(700_000, 700_000_000)) == []
+
+
 def test_a_subscriber_that_reads_less_than_is_written() -> None:
     expression = next(rule["expr"] for rule in alerts() if rule["alert"] == "SubscriberFallsBehind")
     page = (

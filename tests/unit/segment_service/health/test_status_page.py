@@ -186,6 +186,15 @@ async def test_the_remedy_of_waiting_appends_is_that_of_what_holds_them(page: Pa
     assert problem["code"] == "appends-wait" and held_by in problem["text"] and words in problem["remedy"]
 
 
+async def test_appends_that_wait_for_the_limit_on_operations_are_not_said_to_wait_for_bytes(page: Page) -> None:
+    """The text was "0 MiB wait for Tier 2"."""
+    pressure = page.kit.back_pressure
+    pressure.operations_changed(pressure.operations_max)
+    _, text = await page.get("/health/ready")
+    (problem,) = json.loads(text)["problems"]
+    assert problem["code"] == "appends-wait" and f"{pressure.operations_max} operations" in problem["text"]
+
+
 async def test_frames_that_nobody_acknowledges_are_named(page: Page) -> None:
     container = await page.kit.open(3)
     page.registry.add(container)
