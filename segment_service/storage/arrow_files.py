@@ -93,7 +93,7 @@ class ArrowChunkStorage:
 
     async def list(self, prefix: str) -> AsyncIterator[ChunkInfo]:
         """In memory are the names of one folder at each level at a time."""
-        levels = [iter(await self._entries("", prefix))]
+        levels = [iter(await self._entries(prefix[: prefix.rfind("/") + 1], prefix))]
         while levels:
             entry = next(levels[-1], None)
             if entry is None:
@@ -220,7 +220,7 @@ class ArrowChunkStorage:
         return await self._calls.run(lambda: self._list_folder(folder, prefix))
 
     def _list_folder(self, folder: str, prefix: str) -> Sequence[_Entry]:
-        """Entries of one folder, given with the ``/`` at its end, which have the prefix or may hold what has it."""
+        """Entries of one folder, given with the ``/`` at its end, which have the prefix."""
         path = f"{self._root}/{folder}".rstrip("/")
         with _unavailable(f"folder {folder!r} cannot be listed"):
             infos = self._files.get_file_info(FileSelector(path, allow_not_found=True))
@@ -230,7 +230,7 @@ class ArrowChunkStorage:
             name = f"{folder}{info.base_name}" + ("/" if is_folder else "")
             if name == f"{TEMPORARY}/":
                 continue
-            if name.startswith(prefix) or (is_folder and prefix.startswith(name)):
+            if name.startswith(prefix):
                 found.append(_Entry(name, 0 if is_folder else info.size, is_folder))
         return sorted(found, key=lambda entry: entry.name)
 

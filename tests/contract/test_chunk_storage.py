@@ -174,6 +174,31 @@ class TestArrow(ChunkStorageContract):
             await storage.put("c1/1", [b"x"])
         assert await storage.get("c1/1", 0, 1) == b"x"
 
+    async def test_a_list_looks_at_no_folder_beside_that_of_its_prefix(
+        self, storage: ChunkStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each load of a segment lists its manifests: it went through the folders of all segments of the container."""
+        for segment in range(3):
+            await storage.put(f"c1/m/{segment}/1", [b"x"])
+        looked_at: list[str] = []
+
+        class Noting:
+            def __init__(self, inner: Any) -> None:
+                self._inner = inner
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._inner, name)
+
+            def get_file_info(self, asked: Any) -> Any:
+                looked_at.append(asked.base_dir)
+                return self._inner.get_file_info(asked)
+
+        assert isinstance(storage, ArrowChunkStorage)
+        monkeypatch.setattr(storage, "_files", Noting(storage._files))  # private: Arrow is behind it
+        assert await names(storage, "c1/m/1/") == ["c1/m/1/1"]
+        assert [path.partition("/tier2")[2] for path in looked_at] == ["/c1/m/1"]
+        assert await names(storage, "c1/m/7/") == []
+
     async def test_what_crashes_left_is_removed_when_it_is_old(self, storage: ChunkStorage, tmp_path: Path) -> None:
         incoming = tmp_path / "with space" / "tier2" / ".incoming"
         for name, age_s in (("old", 4_000), ("young", 60)):
