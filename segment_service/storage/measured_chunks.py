@@ -33,6 +33,8 @@ class MeasuredChunkStorage:
         self.last_error = ""
         """What the last failed call said."""
         self._failing_since_s: float | None = None
+        self._answered_s = float("-inf")
+        """When the last call ended that the store answered."""
         self.ended_s = clock.monotonic_s()
         """When the last call ended, whichever way."""
 
@@ -85,7 +87,7 @@ class MeasuredChunkStorage:
         if failed:
             self._failed("delete", began_s, next(iter(failed.values())))
         if len(failed) < len(names):
-            self._failing_since_s = None
+            self._answered()
             self.latencies["delete"].note(self.ended_s - began_s)
         return failed
 
@@ -100,17 +102,21 @@ class MeasuredChunkStorage:
         except PravegaError as error:
             self.ended_s = self._clock.monotonic_s()
             if error.outcome is Outcome.REJECTED:  # a missing object, say: the store answers
-                self._failing_since_s = None
+                self._answered()
             else:
                 self._failed(call, began_s, error)
             raise
         self.ended_s = self._clock.monotonic_s()
-        self._failing_since_s = None
+        self._answered()
         if is_counted:
             self.latencies[call].note(self.ended_s - began_s)
+
+    def _answered(self) -> None:
+        self._answered_s = self.ended_s
+        self._failing_since_s = None
 
     def _failed(self, call: str, began_s: float, error: PravegaError) -> None:
         self.failures[call] += 1
         self.last_error = str(error)
         if self._failing_since_s is None:
-            self._failing_since_s = began_s
+            self._failing_since_s = max(began_s, self._answered_s)  # others were answered while this one waited
