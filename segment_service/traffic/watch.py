@@ -82,19 +82,18 @@ class ContainerTraffic:
     def begin_tick(self, now_s: float) -> list[int]:
         """Begin a tick: the segments at which ``look`` is to be called, once each, with pauses if need be."""
         self._tick_s, self._ticked_s = now_s - self._ticked_s, now_s
-        watched = list(self._watched)
-        for segment_id in self.metadata.traffic.noted():
-            if segment_id not in self._watched:
-                self._begin(segment_id, self.metadata.traffic.take(segment_id), now_s)
-        return watched if self._tick_s > 0 else []
+        found = [segment_id for segment_id in self.metadata.traffic.noted() if segment_id not in self._watched]
+        return [*self._watched, *found] if self._tick_s > 0 else found
 
     def look(self, segment_id: int, wall_ms: int) -> TrafficReport | None:
-        """The segment's report, if one is due. One that is never written comes again at the next tick."""
+        """The segment's report, if one is due. One that is never written comes again at the next tick; one that is
+        looked at for the first time is watched from now on."""
+        merged = self.metadata.traffic.take(segment_id)
         watched = self._watched.get(segment_id)
         if watched is None:
+            self._begin(segment_id, merged, self._ticked_s)
             return None
         segment = self.metadata.segments.get(segment_id)
-        merged = self.metadata.traffic.take(segment_id)
         # A segment that nobody uses leaves memory; it is watched until it was idle for long enough to be reported.
         if segment is not None and not self._is_still_watched(watched, segment):
             del self._watched[segment_id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pravega_common.errors import Unavailable
@@ -114,3 +116,30 @@ async def test_nothing_is_watched_when_it_is_switched_off() -> None:
     assert store.monitor.watched_segments == 0
     assert store.containers[0].metadata.traffic.noted() == []
     await store.monitor.stop()
+
+
+async def test_the_loop_has_its_turns_while_many_segments_are_found() -> None:
+    """A container that comes with 100,000 segments of such streams held the loop for most of a second."""
+
+    class Slow(ManualClock):
+        def monotonic_s(self) -> float:
+            self.looks = getattr(self, "looks", 0) + 1
+            return super().monotonic_s() + self.looks
+
+    store = Store()
+    for number in range(50):
+        store.containers[0].create(f"scope/{number}/0.#epoch.0")
+    monitor = TrafficMonitor(lambda: store.containers, store.stream, SHORT, Slow(), lambda: 5)
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(take_turns())
+    await monitor.tick()
+    others.cancel()
+    assert monitor.watched_segments == 50
+    assert turns >= 50
