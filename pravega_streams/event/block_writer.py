@@ -257,6 +257,7 @@ class BlockWriter:
         if self._writers.since_progress_s(began_s) > self._writers.acknowledge_time_s:
             if self._channel is not None:
                 self._writers.lost(self._channel)
+            self._writers.has_given_up = True
             events = sum(block.event_count for block in self._in_flight)
             raise UnknownOutcome(
                 f"{self.segment}: {events} events were sent, and nothing was acknowledged for "
@@ -406,6 +407,8 @@ class BlockWriters:
         self._progress_s = monotonic_s()
         """When a block was last acknowledged."""
         self.acknowledged_blocks = 0
+        self.has_given_up = False
+        """Whether a call waited for ``acknowledge_time_s`` in vain, and no block was acknowledged since."""
 
     def open(self, segment: str, writer_id: bytes) -> BlockWriter:
         """A writer with an id of 16 bytes that nobody else uses; the segment is looked for at the first send."""
@@ -423,6 +426,7 @@ class BlockWriters:
     def note_progress(self) -> None:
         self._progress_s = self.monotonic_s()
         self.acknowledged_blocks += 1
+        self.has_given_up = False
 
     def since_progress_s(self, began_s: float) -> float:
         """Seconds of a wait in which no block was acknowledged, of any writer, up to now."""

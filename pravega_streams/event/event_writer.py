@@ -58,7 +58,8 @@ class EventWriter:
     Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
     sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
     Where that fails the next call goes on with it, before anything else. Also an event whose ``write`` raised an error,
-    but for ``InvalidArgument`` and ``Throttled``, is this writer's: it is durable once ``flush`` returns.
+    but for ``InvalidArgument`` and ``Throttled``, is this writer's: it is durable once ``flush`` returns. ``with``
+    closes the writer, and flushes nothing where an error leaves it after stores acknowledged nothing for an hour.
     Errors: ``InvalidArgument`` (an event of another size or kind, or after ``close``), ``StreamSealed``, ``Throttled``
     (the writer holds too much that it could not write), and those of ``BlockWriter``.
     """
@@ -82,8 +83,11 @@ class EventWriter:
     def __enter__(self) -> EventWriter:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._blocks.has_given_up:
+            self._blocks.close()  # Its error is on its way already, and a flush would wait for as long once more.
+        else:
+            self.close()
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, PravegaError, StreamSealed, Throttled, Unavailable
+from pravega_common.errors import (
+    InvalidArgument,
+    PravegaError,
+    StreamSealed,
+    Throttled,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.hashing import position_of_key
 from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.names import segment_id, segment_name
@@ -20,6 +27,7 @@ from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_streams.connection import blocking
 from pravega_streams.event import block_writer, event_writer, write_budget
+from pravega_streams.event.block_writer import BlockWriters
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.eventually import eventually_blocking
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
@@ -347,6 +355,55 @@ def test_a_writer_whose_last_flush_fails_gives_its_connections_up(
     stream.scale(0)
     writer.close()
     assert [event for item in TWO for event in stream.events(item)] == ["second"]
+
+
+@pytest.mark.parametrize("is_passed_over", [False, True])
+def test_a_writer_that_gave_up_does_not_wait_again_when_its_block_is_left(stream: Stream, is_passed_over: bool) -> None:
+    """Its error is on its way already. Who passed it over asks again by leaving, and is told again."""
+    now_s = 0.0
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+
+    stream.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+    writer = stream.writer()
+    blocks = BlockWriters(stream.store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
+    writer._blocks = blocks
+    gave_up_s = 0.0
+    with pytest.raises(UnknownOutcome, match="acknowledged for 60 s"), writer:
+        writer.write(b"event")
+        try:
+            writer.flush()
+        except UnknownOutcome:
+            gave_up_s = now_s
+            if not is_passed_over:
+                raise
+    assert gave_up_s > 60.0
+    assert (now_s > gave_up_s + 60.0) == is_passed_over
+    assert not any(channel.socket.is_open for channel in blocks._channels.values())
+
+
+def test_a_writer_whose_store_acknowledges_again_flushes_when_its_block_is_left(stream: Stream) -> None:
+    """An error of the caller's own comes long after the one that the writer gave up with."""
+    now_s = 0.0
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+
+    stream.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+    writer = stream.writer()
+    writer._blocks = BlockWriters(stream.store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
+    with pytest.raises(ZeroDivisionError), writer:
+        writer.write(b"first")
+        with contextlib.suppress(UnknownOutcome):
+            writer.flush()
+        stream.store.before = lambda command: None
+        writer.flush()
+        writer.write(b"second")
+        raise ZeroDivisionError
+    assert stream.events(ONE[0]) == ["first", "second"]
 
 
 def test_a_writer_that_waits_for_an_epoch_asks_less_and_less_often(stream: Stream) -> None:
