@@ -92,7 +92,10 @@ class JobMemory:
             self._job_id, own, self._target.stream, first_segment, self._memory.path, socket.gethostname()
         )
         found = self._claims.read(self._target.stream, self._job_id)
-        if found is None or (found.first_segment != first_segment and found.query_id != own):
+        if found is None or found.first_segment != first_segment:
+            if found is not None and found.query_id == own:
+                # Of a run that died here. What a job of 0.1.0 had written before it went with the former stream.
+                raise self._replaced(is_there=True)
             found = self._claims.put(wanted, found)
         if self._is_of_files and found.query_id != own:
             raise self._elsewhere(found)

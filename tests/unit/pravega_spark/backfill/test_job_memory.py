@@ -160,6 +160,28 @@ def test_a_first_run_that_dies_goes_on(cluster: Cluster, step: str) -> None:
     assert CLAIMED in folder.records
 
 
+@pytest.mark.parametrize("is_of_files", [True, False])
+@pytest.mark.parametrize("step", [AFTER_CLAIM, AFTER_METADATA])
+def test_a_stream_that_was_replaced_after_a_first_run_died(cluster: Cluster, step: str, is_of_files: bool) -> None:
+    """The claim is of the former stream: a run that took it for one of the new stream was the last one of its job."""
+    folder = Folder("/a/j")
+    arm(step, raise_on_hit(step))
+    try:
+        with pytest.raises(FailpointError):
+            cluster.run(folder, is_of_files=is_of_files)
+    finally:
+        disarm_all()
+    cluster.replace_stream()
+    cluster.create()
+    for _ in range(2):
+        with pytest.raises(JobMisplaced, match=r"deleted and made again since job 'j' began .* delete /a/j"):
+            cluster.run(folder, is_of_files=is_of_files)
+    assert CLAIMED not in folder.records
+    after = Folder("/a/j")
+    claims = [cluster.run(after, is_of_files=is_of_files) for _ in range(2)]
+    assert [claim.first_segment for claim in claims] == [cluster.first_segment] * 2
+
+
 def test_of_two_machines_one_gets_the_id(cluster: Cluster) -> None:
     """The other claims between the question and the write of the first."""
     won: list[JobClaim] = []
