@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.logins import without_login
 
 TLS_REDIS_SCHEME: Final = "rediss://"
 lease_ms_max: Final = 1_200_000
@@ -46,11 +47,6 @@ def redis_address(url: str) -> str:
         raise ValueError(f"{url!r} is no Redis address: use redis://host:port without options")
     address = f"{parts.hostname}:{parts.port or 6379}"
     return f"{TLS_REDIS_SCHEME}{address}" if parts.scheme == "rediss" else address
-
-
-def without_login(text: str) -> str:
-    """The text of an address without user and password, for an error."""
-    return f"***@{text.rpartition('@')[2]}" if "@" in text else text
 
 
 def cpo_address(url: str) -> str:

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pravega_common.errors import ConfigurationError, DataCorruption
+from pravega_common.logins import without_login_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +27,8 @@ class JobFolder:
             self._files: Any = root.getFileSystem(self._configuration)
             is_there = bool(self._files.mkdirs(root))
         except Exception as error:  # Py4J's, of any of Java's classes.
-            raise ConfigurationError(
-                f"the folder '{folder}' cannot be made or written: {_first_line(error)}"
-            ) from error
+            why = f"the folder '{folder}' cannot be made or written: {_first_line(error)}"
+            raise ConfigurationError(without_login_of(folder, why)) from error
         if not is_there:
             raise ConfigurationError(f"the folder '{folder}' cannot be made; is the one above it writable?")
 

@@ -203,7 +203,7 @@ def _committed(opened: _Opened, checkpoint: str) -> tuple[SegmentOffsets, str]:
 
     committed = committed_position(checkpoint)
     found = committed.of(f"{opened.scope}/{opened.stream}")
-    check_valid(opened.client, opened.scope, opened.stream, found, f"the position of checkpoint {checkpoint}")
+    check_valid(opened.client, opened.scope, opened.stream, found, f"the position of checkpoint {committed.checkpoint}")
     return found, f"after batch {committed.batch_id} of the query"
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.logins import without_login_of
 from pravega_common.model.transaction_sets import Sink, is_unnamed_write, sink_secret_bytes
 from pravega_common.runtime.synced_files import sync_folder
 from pravega_spark.options.write_options import WriteOptions
@@ -64,6 +65,7 @@ class SinkSecret:
     @classmethod
     def parse(cls, content: bytes, path: str) -> SinkSecret:
         """``ConfigurationError`` for what is no such line; it shows nothing of it."""
+        path = without_login_of(path, path)
         name, version, value, checksum = (*content.decode("ascii", "replace").split(), "", "", "", "")[:4]
         if name == FILE_NAME and version.isdecimal() and int(version) > format_version:
             raise ConfigurationError(f"{path} was written by a newer version of pravega-spark: update this one")
@@ -96,14 +98,15 @@ def secret_of_query(options: WriteOptions) -> SinkSecret:
         found = _kept_with(folder)
         reason = "there is no checkpoint for this process"
     except (OSError, ValueError, ImportError) as error:
-        found, reason = None, str(error)
+        found, reason = None, without_login_of(folder, str(error))
     if found is not None:
         if len(_known) < checkpoints_known_max:
             _known.add(folder)
         return found
+    shown = without_login_of(folder, folder)
     if folder in _known:  # Without its secret the sink would be refused, and an operator told that the secret is lost.
-        raise ConfigurationError(f"the secret of the sink cannot be read in {folder} any more: {reason}")
-    _log.info("the sink has no secret, since %s cannot be used from Python: %s", folder, reason)
+        raise ConfigurationError(f"the secret of the sink cannot be read in {shown} any more: {reason}")
+    _log.info("the sink has no secret, since %s cannot be used from Python: %s", shown, reason)
     return NO_SECRET
 
 
@@ -136,7 +139,8 @@ def _kept_in(path: str) -> SinkSecret:
             _write(files, inner, SinkSecret.new().to_line())
             content = _read(files, inner)
     except (OSError, ValueError, ImportError) as error:
-        raise ConfigurationError(f"the secret of the sink cannot be kept in {path}: {error}") from error
+        why = f"the secret of the sink cannot be kept in {path}: {error}"
+        raise ConfigurationError(without_login_of(path, why)) from None  # The error shows the whole URI.
     return SinkSecret.parse(content or b"", path)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pravega_common.errors import InvalidArgument
+from pravega_common.logins import without_login_of
 from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
@@ -24,7 +25,7 @@ KNOWN_VERSIONS: Final = ("v1", "v2")
 class CommittedPosition:
     """The position at which the last finished batch of a query ended, for every stream that it reads.
 
-    ``checkpoint`` is the folder as it was given.
+    ``checkpoint`` is the folder as it was given, without a password.
     """
 
     checkpoint: str
@@ -47,6 +48,7 @@ def committed_position(folder: str) -> CommittedPosition:
     ``InvalidArgument`` when it is no checkpoint, no batch is finished, or no source of the query reads streams.
     """
     files, root = _opened(folder)
+    folder = without_login_of(folder, folder)
     batch_id = _last_finished(files, root, folder)
     lines = _read(files, f"{root}/offsets/{batch_id}", folder).splitlines()
     if not lines or lines[0] not in KNOWN_VERSIONS:
@@ -84,7 +86,8 @@ def _opened(folder: str) -> tuple[Any, str]:
             return opened[0], opened[1].rstrip("/")
         return fs.LocalFileSystem(), str(Path(folder).absolute())
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"'{folder}' cannot be opened ({error}); give a path, or copy the folder here") from error
+        why = f"'{folder}' cannot be opened ({error}); give a path, or copy the folder here"
+        raise InvalidArgument(without_login_of(folder, why)) from None  # The error shows the whole URI.
 
 
 def _last_finished(files: Any, root: str, folder: str) -> int:

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import stat
+import traceback
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,20 @@ def test_batch_writes(tmp_path: Path) -> None:
     first = batch_identity(named).sink.secret
     forget_process()
     assert batch_identity(named).sink.secret == first and len(first) == 32
+
+
+def test_a_password_in_a_path_is_not_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in errors, nor in what Arrow says of the URI, nor in the log."""
+    uri = "s3a://KEY:SEC/RET@bucket/c"
+    with pytest.raises(ConfigurationError, match=r"cannot be kept in s3a://\*\*\*@bucket/c: .*s3://\*\*\*@") as kept:
+        secret_of_query(options(sink_secret_file=uri))
+    with caplog.at_level("INFO"):
+        assert secret_of_query(options(checkpointLocation=uri)) == NO_SECRET
+    monkeypatch.setattr(sink_secret, "_known", {uri})
+    with pytest.raises(ConfigurationError, match=r"cannot be read in s3a://\*\*\*@bucket/c any more") as lost:
+        secret_of_query(options(checkpointLocation=uri))
+    with pytest.raises(ConfigurationError, match=r"s3a://\*\*\*@bucket/c is damaged") as damaged:
+        SinkSecret.parse(b"", uri)
+    shown = [*caplog.messages, *("".join(traceback.format_exception(one.value)) for one in (kept, lost, damaged))]
+    assert "s3a://***@bucket/c cannot be used" in shown[0]
+    assert not any(secret in text for text in shown for secret in ("SEC/RET", "KEY"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 from typer.testing import CliRunner
 
 from pravega_common.errors import InvalidArgument
@@ -107,6 +109,29 @@ def test_what_is_no_checkpoint_to_truncate_at(checkpoint: Checkpoint, tmp_path: 
         committed_position(str(checkpoint.folder))
     with pytest.raises(InvalidArgument, match="'nosuch://place' cannot be opened"):
         committed_position("nosuch://place")
+
+
+@pytest.mark.parametrize("uri", ["s3a://KEY:SECRET@bucket/c", "s3://KEY:SEC/RET@bucket/c", "nosuch://user:SECRET@h/c"])
+def test_a_password_in_a_uri_is_not_shown(uri: str) -> None:
+    """Nor in what Arrow says of the URI, which is the error's cause."""
+    with pytest.raises(InvalidArgument, match=r"'\w+://\*\*\*@\w+/c' cannot be opened \(.*URI") as told:
+        committed_position(uri)
+    shown = "".join(traceback.format_exception(told.value))
+    assert not any(secret in shown for secret in ("SECRET", "SEC/RET", "KEY"))
+
+
+def test_later_errors_show_no_password_either(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = fs.LocalFileSystem(), str(checkpoint.folder)
+    monkeypatch.setattr("pravega_spark.source.checkpoint._opened", lambda folder: files)
+    for complaint in ("is no checkpoint", "has not finished any batch", "reads no stream", "reads s/t, not s/x"):
+        with pytest.raises(InvalidArgument, match=rf"s3://\*\*\*@bucket/c.*{complaint}"):
+            committed_position("s3://KEY:SECRET@bucket/c").of("s/x")
+        if complaint == "is no checkpoint":
+            checkpoint.planned(0, '{"logOffset":3}')
+        elif complaint == "has not finished any batch":
+            checkpoint.finished(0)
+        else:
+            checkpoint.planned(0, offset({"s/t": {0: 1}}))
 
 
 def test_a_damaged_offset_is_named(checkpoint: Checkpoint) -> None:
