@@ -17,6 +17,7 @@ from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
 from pravega_spark.backfill.progress import JobProgress, ProgressDisplay, progress_of_stages
+from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.backfill.staging import Staging, staged_rows_per_file_default
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
@@ -168,19 +169,38 @@ def _load_files(
     query = _begun(spark, job, folder, sink, chunks)
     watch = _QueryWatch(spark, query, job, written)
     was_exact = claim.is_exact and claim.last_batch == before
+    failure: BaseException | None = None
     try:
         with ProgressDisplay(watch.progress):
             while not query.awaitTermination(poll_s):
                 watch.note()
-    finally:
-        query.stop()
-        watch.note()
-        last = _last_batch(folder)
-        is_exact = was_exact and watch.has_counted(range(before + 1, last + 1))
-        _note_rows(claims, claim, watch.rows, last, is_exact=is_exact)
-    if not job.removes_files:
-        watch.check_still_there(folder, written.up_to(_log_offset_of_batch(folder, last)) - files_before)
+    except BaseException as error:  # An interrupt too: what is written until then is noted.
+        failure = error
+    query.stop()
+    watch.note()
+    last = _last_batch(folder)
+    try:
+        taken = written.up_to(_log_offset_of_batch(folder, last)) - files_before
+        gone = [] if job.removes_files else watch.gone(folder, taken)
+    except Exception as error:
+        raise (failure or error) from None  # Nothing is noted, so that the next run looks.
+    _note_rows(claims, claim, watch.rows, last, is_exact=was_exact and watch.has_counted(range(before + 1, last + 1)))
+    if gone:
+        raise _removed(gone, failure) from failure
+    if failure is not None:
+        raise failure
     return LoadResult(watch.rows, watch.batches, claim.rows, was_exact)
+
+
+def _removed(gone: list[str], failure: BaseException | None) -> UnknownOutcome:
+    """Says that input files were removed, after what else ended the load: no later run would say it."""
+    ended = "" if failure is None else f"the load failed: {sentence_of(failure)}; and "
+    if isinstance(failure, KeyboardInterrupt):
+        ended = "the load was stopped; and "
+    return UnknownOutcome(
+        f"{ended}at least {len(gone)} input files were removed during the load, as {gone[0]}: whether their rows are "
+        "written is not known, and no later run with this job id looks for them; load what is missing under another"
+    )
 
 
 def _begun(
@@ -272,18 +292,12 @@ class _QueryWatch:
             self._fraction = self._share_of(self._written.up_to(self._log_offset))
         return JobProgress(self.rows, self._fraction)
 
-    def check_still_there(self, folder: JobFolder, paths: Iterable[str]) -> None:
-        """``UnknownOutcome`` if input files of this run are gone: Spark lists them when it begins, and passes over one
-        that is gone when its chunk is read, with no error."""
+    def gone(self, folder: JobFolder, paths: Iterable[str]) -> list[str]:
+        """Returns input files of this run that are gone, up to a limit: Spark lists them when it begins, and passes
+        over one that is gone when its chunk is read, with no error."""
         taken = set(paths)
         not_listed = sorted(taken - self._input_sizes().keys()) if taken else []
-        gone = [path for path in not_listed[:looked_up_max] if not folder.exists(path)]
-        if gone:
-            raise UnknownOutcome(
-                f"at least {len(gone)} input files were removed during the load, as {gone[0]}: whether their rows are "
-                "written is not known, and no later run with this job id looks for them; load what is missing under "
-                "another"
-            )
+        return [path for path in not_listed[:looked_up_max] if not folder.exists(path)]
 
     def _share_of(self, paths: Iterable[str]) -> float | None:
         if self._sizes is None:

@@ -8,7 +8,7 @@ from typing import Final
 _OUR_ERROR: Final = re.compile(r"(?:pravega_common|pravega_streams|pravega_spark)[\w.]*\.\w+: (.+)")
 
 
-def sentence_of(error: Exception) -> str:
+def sentence_of(error: BaseException) -> str:
     """Returns the message of our own error if there is one inside, else the first line that says what failed."""
     text = str(error)
     ours = _OUR_ERROR.findall(text)

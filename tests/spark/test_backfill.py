@@ -231,6 +231,32 @@ def test_a_file_that_is_removed_during_a_load_is_told(spark: SparkSession, place
     assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 1
 
 
+def test_a_file_that_is_removed_before_a_load_fails_is_told(spark: SparkSession, place: Place) -> None:
+    """No later run looks for it: the claim says how far this one came."""
+    source, folder = place.folder / "lines", JobFolder(spark, str(place.folder / "jobs" / "j"))
+    source.mkdir()
+    for number, name in enumerate(("a", "b", "c", "d")):
+        (source / f"{name}.txt").write_text(f"{name}\n")
+        os.utime(source / f"{name}.txt", (1_000_000_000 + number, 1_000_000_000 + number))
+    event = "if(value = 'd', cast(raise_error('no d') AS string), value)"
+    job = LoadJob(str(source), "text", f"{place.scope}/t", event=event)
+    planned = place.folder / "jobs" / "j" / "checkpoint" / "sources" / "0" / "0"
+
+    def remove_the_third() -> None:
+        eventually_blocking(planned.exists, "the list of the first chunk", wait_max_s)
+        (source / "c.txt").unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        removed = pool.submit(remove_the_third)
+        with pytest.raises(UnknownOutcome, match=r"failed: .*no d.* removed during the load, as .*c\.txt"):
+            run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
+        removed.result()
+    assert place.events() == [b"a", b"b"]
+    (source / "d.txt").write_text("D\n")
+    result = run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
+    assert (result.rows, result.rows_before, result.is_before_exact) == (1, 2, True)
+
+
 def test_files_that_spark_removes_by_an_option_are_not_missed(spark: SparkSession, place: Place) -> None:
     source = place.folder / "lines"
     source.mkdir()
