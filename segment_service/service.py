@@ -11,7 +11,6 @@ from typing import Final
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from pravega_common.services.cluster.factory import make_cpo
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.latency import LatencyCounts
 from pravega_common.services.loop_lag import LoopLag
@@ -29,6 +28,7 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.data_log import DurableDataLog
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
+from segment_service.cpo_access import configured_cpo
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
@@ -89,7 +89,7 @@ class StoreParts:
 def real_parts(config: SegmentStoreConfig) -> StoreParts:
     """The Tier 1, Tier 2 and CPO that the settings name. Nothing is connected yet."""
     clock, access = SystemClock(), config.redis.access()
-    cpo = make_cpo(config.cluster.cpo, allow_unsafe_redis=config.tier1.allow_unsafe_redis, clock=clock, access=access)
+    cpo = configured_cpo(config, clock)
     chunks = make_chunk_storage(
         config.tier2.url,
         s3=config.tier2.s3_access,

@@ -12,8 +12,8 @@ import structlog
 from pravega_common.errors import ConfigurationError, PravegaError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
+from segment_service.cpo_access import configured_cpo
 from segment_service.maintenance import backup_command, doctor_command, restore_command
 from segment_service.maintenance.cpo_rebuild import ClusterPlan, CPORebuild
 from segment_service.maintenance.server_replacement import Progress, ServerReplacement
@@ -29,12 +29,7 @@ async def rebuild_cpo(config: SegmentStoreConfig, *, replace: bool, dry_run: boo
             f"tier1.url = {config.tier1.url}: logs in files need no registrations, so there is nothing to rebuild"
         )
     clock = SystemClock()
-    cpo = make_cpo(
-        config.cluster.cpo,
-        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
-        clock=clock,
-        access=config.redis.access(),
-    )
+    cpo = configured_cpo(config, clock)
     try:
         async with open_tier2(config) as chunks:
             rebuild = CPORebuild(
@@ -59,12 +54,7 @@ async def replace_server(config: SegmentStoreConfig, group: str, old: str, new: 
     if config.tier1.folder is not None:
         raise ConfigurationError(f"tier1.url = {config.tier1.url}: logs in files have no servers to replace")
     clock = SystemClock()
-    cpo = make_cpo(
-        config.cluster.cpo,
-        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
-        clock=clock,
-        access=config.redis.access(),
-    )
+    cpo = configured_cpo(config, clock)
     try:
         replacement = ServerReplacement(
             cpo, asking_with(config.redis.access()), clock, config.cluster.name, group, old, new

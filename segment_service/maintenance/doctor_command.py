@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
+from segment_service.cpo_access import configured_cpo
 from segment_service.maintenance.doctor import StoreDoctor
 from segment_service.maintenance.file_log_reading import FileLogSource
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
@@ -68,8 +68,7 @@ def _existing_cpo(config: SegmentStoreConfig) -> ControlPlaneOracle | None:
     address = config.cluster.cpo
     if address.startswith("file:") and not Path(address.removeprefix("file:")).exists():
         return None
-    unsafe = config.tier1.allow_unsafe_redis
-    return make_cpo(address, allow_unsafe_redis=unsafe, clock=SystemClock(), access=config.redis.access())
+    return configured_cpo(config, SystemClock())
 
 
 def log_source(config: SegmentStoreConfig) -> LogSource:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pravega_common.errors import ConfigurationError
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
-from pravega_common.services.cluster.factory import make_cpo
 from segment_service.config import SegmentStoreConfig
 from segment_service.contracts.chunk_storage import ChunkStorage
+from segment_service.cpo_access import configured_cpo
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance import backup_files
 from segment_service.maintenance.backup_restore import BackupRestore, check_settings
@@ -111,12 +111,7 @@ class Places:
 @contextlib.asynccontextmanager
 async def _opened(config: SegmentStoreConfig) -> AsyncIterator[Places]:
     clock = SystemClock()
-    cpo = make_cpo(
-        config.cluster.cpo,
-        allow_unsafe_redis=config.tier1.allow_unsafe_redis,
-        clock=clock,
-        access=config.redis.access(),
-    )
+    cpo = configured_cpo(config, clock)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(cpo.close)
         chunks = await stack.enter_async_context(open_tier2(config))
