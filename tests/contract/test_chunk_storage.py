@@ -123,6 +123,16 @@ class TestFilesystem(ChunkStorageContract):
             await storage.put(name, [b"x"])
 
 
+class ArrowFiles:
+    """A file system of Arrow; its subclasses have some of the calls differ."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 class TestArrow(ChunkStorageContract):
     """On Arrow's local file system."""
 
@@ -157,13 +167,7 @@ class TestArrow(ChunkStorageContract):
     async def test_a_put_whose_move_fails_is_unknown(
         self, storage: ChunkStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        class BrokenMove:
-            def __init__(self, inner: Any) -> None:
-                self._inner = inner
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self._inner, name)
-
+        class BrokenMove(ArrowFiles):
             def move(self, source: str, target: str) -> None:
                 self._inner.move(source, target)
                 raise OSError(110, "the answer was lost")
@@ -182,13 +186,7 @@ class TestArrow(ChunkStorageContract):
             await storage.put(f"c1/m/{segment}/1", [b"x"])
         looked_at: list[str] = []
 
-        class Noting:
-            def __init__(self, inner: Any) -> None:
-                self._inner = inner
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self._inner, name)
-
+        class Noting(ArrowFiles):
             def get_file_info(self, asked: Any) -> Any:
                 looked_at.append(asked.base_dir)
                 return self._inner.get_file_info(asked)
@@ -215,13 +213,7 @@ class TestArrow(ChunkStorageContract):
     ) -> None:
         """Stores that start together after a crash find the same old files, and one of them was refused."""
 
-        class Racing:
-            def __init__(self, inner: Any) -> None:
-                self._inner = inner
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self._inner, name)
-
+        class Racing(ArrowFiles):
             def delete_file(self, path: str) -> None:
                 if path.endswith("/old"):
                     self._inner.delete_file(path)

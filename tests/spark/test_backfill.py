@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -206,25 +207,39 @@ def test_new_files_are_loaded_and_old_ones_are_not_loaded_again(spark: SparkSess
         run_load(spark, "j", other, folder, sink_of(place), chunks)
 
 
-def test_a_file_that_is_removed_during_a_load_is_told(spark: SparkSession, place: Place) -> None:
-    """Spark passes over it without an error; files that former runs have loaded may go."""
-    source, folder = place.folder / "lines", JobFolder(spark, str(place.folder / "jobs" / "j"))
+def lines_in_order(place: Place, names: str) -> Path:
+    """A folder with a file of one line for each letter, each younger than the one before."""
+    source = place.folder / "lines"
     source.mkdir()
-    for number, name in enumerate(("a", "b", "c")):
+    for number, name in enumerate(names):
         (source / f"{name}.txt").write_text(f"{name}\n")
         os.utime(source / f"{name}.txt", (1_000_000_000 + number, 1_000_000_000 + number))
-    job = LoadJob(str(source), "text", f"{place.scope}/t")
+    return source
+
+
+@contextmanager
+def removed_once_listed(place: Place, file: Path) -> Iterator[None]:
+    """Removes a file beside a load, job "j", that has listed what its first chunk has."""
     planned = place.folder / "jobs" / "j" / "checkpoint" / "sources" / "0" / "0"
 
-    def remove_the_last() -> None:
+    def remove() -> None:
         eventually_blocking(planned.exists, "the list of the first chunk", wait_max_s)
-        (source / "c.txt").unlink()
+        file.unlink()
 
     with ThreadPoolExecutor(1) as pool:
-        removed = pool.submit(remove_the_last)
-        with pytest.raises(UnknownOutcome, match=r"at least 1 input files were removed during the load, as .*c\.txt"):
-            run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
+        removed = pool.submit(remove)
+        yield
         removed.result()
+
+
+def test_a_file_that_is_removed_during_a_load_is_told(spark: SparkSession, place: Place) -> None:
+    """Spark passes over it without an error; files that former runs have loaded may go."""
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    source = lines_in_order(place, "abc")
+    job = LoadJob(str(source), "text", f"{place.scope}/t")
+    told = r"at least 1 input files were removed during the load, as .*c\.txt"
+    with removed_once_listed(place, source / "c.txt"), pytest.raises(UnknownOutcome, match=told):
+        run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
     assert place.events() == [b"a", b"b"]
     (source / "a.txt").unlink()
     (source / "d.txt").write_text("d\n")
@@ -233,24 +248,13 @@ def test_a_file_that_is_removed_during_a_load_is_told(spark: SparkSession, place
 
 def test_a_file_that_is_removed_before_a_load_fails_is_told(spark: SparkSession, place: Place) -> None:
     """No later run looks for it: the claim says how far this one came."""
-    source, folder = place.folder / "lines", JobFolder(spark, str(place.folder / "jobs" / "j"))
-    source.mkdir()
-    for number, name in enumerate(("a", "b", "c", "d")):
-        (source / f"{name}.txt").write_text(f"{name}\n")
-        os.utime(source / f"{name}.txt", (1_000_000_000 + number, 1_000_000_000 + number))
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    source = lines_in_order(place, "abcd")
     event = "if(value = 'd', cast(raise_error('no d') AS string), value)"
     job = LoadJob(str(source), "text", f"{place.scope}/t", event=event)
-    planned = place.folder / "jobs" / "j" / "checkpoint" / "sources" / "0" / "0"
-
-    def remove_the_third() -> None:
-        eventually_blocking(planned.exists, "the list of the first chunk", wait_max_s)
-        (source / "c.txt").unlink()
-
-    with ThreadPoolExecutor(1) as pool:
-        removed = pool.submit(remove_the_third)
-        with pytest.raises(UnknownOutcome, match=r"failed: .*no d.* removed during the load, as .*c\.txt"):
-            run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
-        removed.result()
+    told = r"failed: .*no d.* removed during the load, as .*c\.txt"
+    with removed_once_listed(place, source / "c.txt"), pytest.raises(UnknownOutcome, match=told):
+        run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))
     assert place.events() == [b"a", b"b"]
     (source / "d.txt").write_text("D\n")
     result = run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20, files=1))

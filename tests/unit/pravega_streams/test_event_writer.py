@@ -357,44 +357,43 @@ def test_a_writer_whose_last_flush_fails_gives_its_connections_up(
     assert [event for item in TWO for event in stream.events(item)] == ["second"]
 
 
+class Waiting:
+    """A writer of a store that acknowledges nothing; its pauses move a clock, and pass at once."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.now_s = 0.0
+        stream.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+        self.blocks = BlockWriters(
+            stream.store, acknowledge_time_s=60.0, monotonic_s=lambda: self.now_s, sleep=self._sleep
+        )
+        self.writer = stream.writer()
+        self.writer._blocks = self.blocks
+
+    def _sleep(self, pause_s: float) -> None:
+        self.now_s += pause_s
+
+
 @pytest.mark.parametrize("is_passed_over", [False, True])
 def test_a_writer_that_gave_up_does_not_wait_again_when_its_block_is_left(stream: Stream, is_passed_over: bool) -> None:
     """Its error is on its way already. Who passed it over asks again by leaving, and is told again."""
-    now_s = 0.0
-
-    def sleep(pause_s: float) -> None:
-        nonlocal now_s
-        now_s += pause_s
-
-    stream.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
-    writer = stream.writer()
-    blocks = BlockWriters(stream.store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
-    writer._blocks = blocks
-    gave_up_s = 0.0
+    waiting, gave_up_s = Waiting(stream), 0.0
+    writer = waiting.writer
     with pytest.raises(UnknownOutcome, match="acknowledged for 60 s"), writer:
         writer.write(b"event")
         try:
             writer.flush()
         except UnknownOutcome:
-            gave_up_s = now_s
+            gave_up_s = waiting.now_s
             if not is_passed_over:
                 raise
     assert gave_up_s > 60.0
-    assert (now_s > gave_up_s + 60.0) == is_passed_over
-    assert not any(channel.socket.is_open for channel in blocks._channels.values())
+    assert (waiting.now_s > gave_up_s + 60.0) == is_passed_over
+    assert not any(channel.socket.is_open for channel in waiting.blocks._channels.values())
 
 
 def test_a_writer_whose_store_acknowledges_again_flushes_when_its_block_is_left(stream: Stream) -> None:
     """An error of the caller's own comes long after the one that the writer gave up with."""
-    now_s = 0.0
-
-    def sleep(pause_s: float) -> None:
-        nonlocal now_s
-        now_s += pause_s
-
-    stream.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
-    writer = stream.writer()
-    writer._blocks = BlockWriters(stream.store, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
+    writer = Waiting(stream).writer
     with pytest.raises(ZeroDivisionError), writer:
         writer.write(b"first")
         with contextlib.suppress(UnknownOutcome):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -43,6 +42,7 @@ from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.data_log import InMemoryDataLog, InMemoryLogStore
+from tests.support.loop_turns import counted_turns
 
 
 class FixedLog(InMemoryDataLog):
@@ -178,18 +178,9 @@ async def test_a_long_replay_gives_the_loop_its_turns() -> None:
             for number in range(2, 2 + 100 * records_per_clock_reading)
         ),
     ]
-    turns = 0
-
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    probe = asyncio.create_task(count_turns())
-    _, found = await recovered(*operations, clock=TickingClock())
-    probe.cancel()
+    with counted_turns() as turns:
+        _, found = await recovered(*operations, clock=TickingClock())
     assert found.operations == len(operations)
     # A hundred looks at the clock, each a millisecond, in slices of ten milliseconds.
     assert slice_s == 0.01
-    assert 8 <= turns <= 12
+    assert 8 <= turns.count <= 12

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from pravega_common.errors import Unavailable
@@ -13,6 +11,7 @@ from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.settings import TrafficSettings
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.request_stream import InMemoryRequestStream
+from tests.support.loop_turns import counted_turns
 from tests.unit.segment_service.traffic.world import TrafficWorld
 
 SEGMENTS = ("_system/_requeststream/0.#epoch.0", "_system/_requeststream/1.#epoch.0")
@@ -130,16 +129,7 @@ async def test_the_loop_has_its_turns_while_many_segments_are_found() -> None:
     for number in range(50):
         store.containers[0].create(f"scope/{number}/0.#epoch.0")
     monitor = TrafficMonitor(lambda: store.containers, store.stream, SHORT, Slow(), lambda: 5)
-    turns = 0
-
-    async def take_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.ensure_future(take_turns())
-    await monitor.tick()
-    others.cancel()
+    with counted_turns() as turns:
+        await monitor.tick()
     assert monitor.watched_segments == 50
-    assert turns >= 50
+    assert turns.count >= 50
