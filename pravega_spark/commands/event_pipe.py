@@ -29,7 +29,8 @@ idle_time_s: Final = 0.05
 """A pipe that pauses this long is slow: its events so far are made durable at once."""
 poll_time_min_s: Final = 0.05
 poll_time_max_s: Final = 0.5
-"""``--follow`` looks for new events after this time at most; without any, the delay doubles up to it."""
+"""``--follow`` looks for new events after this time at most; without any, the delay doubles up to it. A store that can
+be watched ends the delay when they come."""
 
 
 class Pipe:
@@ -107,8 +108,8 @@ class EventPrinter:
 
     def follow(self, start: SegmentOffsets, sleep: Callable[[float], None] = time.sleep) -> None:
         """Prints the events from a cut on, until stopped or the stream is sealed and read to its end."""
-        positions = self._positions()
-        self.position, delay_s = dict(start), poll_time_min_s
+        positions, watch = self._positions(), self.gateway.open_watch()
+        self.position, delay_s, is_told = dict(start), poll_time_min_s, False
         while not self._is_done():
             advanced, infos = positions.advanced(self.position)
             self.position = dict(advanced)
@@ -118,13 +119,18 @@ class EventPrinter:
                 self.position[item] = fresh[item]
                 if self._is_done():
                     return
-            if not fresh:
-                if all(info.is_sealed for info in infos.values()):
-                    return
+            if fresh:
+                delay_s, is_told = poll_time_min_s, False
+            elif all(info.is_sealed for info in infos.values()):
+                return
+            elif not is_told and watch.begin(self._named(self.position)):
+                is_told = watch.wait(poll_time_max_s)
+            else:  # Nobody tells of bytes, or somebody did and there were none.
                 sleep(delay_s)
-                delay_s = min(delay_s * 2, poll_time_max_s)
-            else:
-                delay_s = poll_time_min_s
+                delay_s, is_told = min(delay_s * 2, poll_time_max_s), False
+
+    def _named(self, offsets: SegmentOffsets) -> dict[str, int]:
+        return {segment_name(self.scope, self.stream, item): offset for item, offset in offsets.items()}
 
     def _positions(self) -> StreamPositions:
         return StreamPositions(self.gateway, self.scope, self.stream, fail_on_data_loss=True)

@@ -70,6 +70,21 @@ class Boundaries(Protocol):
     def advance(self, start: int, events_max: int) -> ReadTarget: ...
 
 
+class AppendWatch(Protocol):
+    """Watches the ends of segments; ``pravega_streams/segment/tail_watch.py`` says more.
+
+    A hint: it may tell of bytes that are not there, and miss some.
+    """
+
+    def begin(self, offsets: Mapping[str, int]) -> bool:
+        """Watch segments, by qualified name, for bytes at an offset each. False where it cannot."""
+        ...
+
+    def wait(self, wait_s: float) -> bool:
+        """Wait until there may be something: True; or for as long."""
+        ...
+
+
 class StreamGateway(Protocol):
     """A client of one stream store.
 
@@ -223,6 +238,10 @@ class StreamGateway(Protocol):
         ...
 
     def open_range(self, segment: str, start: int, end: int) -> RangeSource: ...
+
+    def open_watch(self) -> AppendWatch:
+        """A watch of the ends of segments, which is the caller's; it ends with its process."""
+        ...
 
     def known_store(self, segment: str) -> str:
         """The address of the store that served the segment when it was last asked; empty if that is not known.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pravega_streams.event.block_writer import BlockWriters
     from pravega_streams.segment.event_index import EventIndex
     from pravega_streams.segment.segment_client import SegmentClient
+    from pravega_streams.segment.tail_watch import TailWatch
 
 
 class ServiceGateway:
@@ -195,6 +196,11 @@ class ServiceGateway:
 
     def open_range(self, segment: str, start: int, end: int) -> RangeSource:
         return RangeReader(segment, start, end, self._segments.endpoints, self._sockets)
+
+    def open_watch(self) -> TailWatch:
+        from pravega_streams.segment.tail_watch import TailWatch
+
+        return TailWatch(self._segments.endpoints)
 
     def known_store(self, segment: str) -> str:
         return str(self._segments.endpoints.known(segment) or "")

@@ -36,11 +36,12 @@ class IdlePause:
         """Returns the time to wait before a look from this position; 0 where the last one found something."""
         return max(0.0, self._until_s - now_s) if start == self._start else 0.0
 
-    def found_nothing(self, start: dict[str, Any], began_s: float, ended_s: float) -> None:
+    def found_nothing(self, start: dict[str, Any], began_s: float, ended_s: float, *, is_watched: bool = False) -> None:
+        """Note a look. ``is_watched``: what comes ends a pause, so that a long one delays it by nothing."""
         if start != self._start:
             self._start, self._since_s = start, began_s
         took_s = ended_s - began_s
         at_once_s = took_s * looking_share if took_s > free_look_s else 0.0
-        long_s = max(long_pause_min_s, took_s * looking_share_long)
+        long_s = pause_max_s if is_watched else max(long_pause_min_s, took_s * looking_share_long)
         in_time_s = min(long_s, (began_s - self._since_s) / idle_share)
         self._until_s = ended_s + min(pause_max_s, max(at_once_s, in_time_s))

@@ -20,6 +20,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.idle_wait import IdleWait
 from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
@@ -46,7 +47,11 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
     """The reader of a query without limits; the one that is pickled to executors only reads spans."""
 
     def __init__(
-        self, options: ReadOptions, schema: pa.Schema, monotonic_s: Callable[[], float] = time.monotonic
+        self,
+        options: ReadOptions,
+        schema: pa.Schema,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises for options that this Spark cannot honour."""
         for name in _ABSENT:
@@ -57,6 +62,8 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
             raise refuse(what, ADMISSION_CONTROL, "if the order over a scaling does not matter, set order=none")
         self._options = options
         self._schema = schema
+        self._monotonic_s = monotonic_s
+        self._idle = IdleWait(options.controller, monotonic_s, sleep)
         self._subscription = Subscription(options)
         self._names = ReadStreams(options, monotonic_s)
         self._initial: OffsetsByStream | None = None
@@ -85,13 +92,21 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
         """The end of the streams: the same text while nothing was added."""
         gateway = provisioned_gateway(self._options)
-        if self._last is not None:  # A first batch has the streams of the initial offset, which does not move.
-            self._names.look_again()
+        if self._last is None:  # A first batch has the streams of the initial offset, which does not move.
+            return self._moved_to(self._tails(gateway)).to_json()
+        last = self._last.to_json()
+        self._idle.wait(last, self._last.position)
+        began_s = self._monotonic_s()
+        self._names.look_again()
         position = self._tails(gateway)
-        if self._last is None or self._last.position != position:
-            # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
-            self._last = SourceOffset(position, None if self._is_begun else self._initial or None)
-        return self._last.to_json()
+        is_found = position != self._last.position
+        self._idle.looked(last, began_s, is_found=is_found)
+        return self._moved_to(position).to_json() if is_found else last
+
+    def _moved_to(self, position: OffsetsByStream) -> SourceOffset:
+        # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
+        self._last = SourceOffset(position, None if self._is_begun else self._initial or None)
+        return self._last
 
     def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
         """Without a stream that a pattern found and that is not there: it is being made, or is deleted."""

@@ -12,6 +12,11 @@ class QuietLook:
     def __init__(self) -> None:
         self._seen: tuple[OffsetsByStream, Infos] | None = None
 
+    @property
+    def tails(self) -> OffsetsByStream | None:
+        """The ends of all segments, as far as that look knows; None if something else than an append may come."""
+        return self._seen and self._seen[0]
+
     def is_repeated(self, position: OffsetsByStream, infos: Infos) -> bool:
         """Whether the stores say of these segments what they said then, so that there is nothing to read again."""
         return self._seen == (position, infos)

@@ -25,7 +25,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
-from pravega_spark.source.idle_pause import IdlePause
+from pravega_spark.source.idle_wait import IdleWait
 from pravega_spark.source.infos_together import infos_together
 from pravega_spark.source.known_offsets import KnownOffsets
 from pravega_spark.source.native_plan import may_be_native
@@ -94,8 +94,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     ) -> None:
         self._options = options
         self._monotonic_s = monotonic_s
-        self._sleep = sleep
-        self._idle = IdlePause()
+        self._idle = IdleWait(options.controller, monotonic_s, sleep)
         self._schema = schema
         self._subscription = Subscription(options)
         self._names = ReadStreams(options, monotonic_s)
@@ -234,12 +233,12 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         a batch without rows, too: else the checkpoint stayed at a segment that is read to its end, and would miss it
         when that is truncated.
         """
-        if self._target is None and (wait_s := self._idle.wait_s(start, self._monotonic_s())):
-            self._sleep(wait_s)
+        if self._target is not None:
+            return self._looked_for(start, limit)
+        self._idle.wait(start, None if self._end else self._quiet.tails)
         began_s = self._monotonic_s()
         end = self._looked_for(start, limit)
-        if end == start and self._target is None:
-            self._idle.found_nothing(start, began_s, self._monotonic_s())
+        self._idle.looked(start, began_s, is_found=end != start)
         return end
 
     def _looked_for(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

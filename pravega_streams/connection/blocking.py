@@ -74,6 +74,10 @@ class WireSocket:
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0 and self._process.is_current
 
+    def fileno(self) -> int:
+        """The descriptor, to wait for what comes; what was received before is not seen by it."""
+        return self._socket.fileno()
+
     def next_request_id(self) -> int:
         return next(self._request_ids)
 

@@ -19,6 +19,17 @@ OWN: Final = "driver-python"
 """The bench itself, which is no part of a query."""
 
 
+BROKER: Final = "kafka"
+"""The name of Kafka's side, and of its server."""
+SPARK: Final = frozenset({"driver-jvm", "python-planning", "python-tasks"})
+"""What works for a query of either side."""
+
+
+def serves(group: str, side: str) -> bool:
+    """Whether a group of processes works for queries of a side: the servers of the other one do not."""
+    return group in SPARK or (group != OWN and (group == BROKER) == (side == BROKER))
+
+
 class Idle:
     """A query without pause between its triggers on a stream that nobody writes to, beside the same without it."""
 
@@ -57,7 +68,7 @@ class Idle:
             time.sleep(quiet_s)
             with_query = self._watched()
         side.drop(target)
-        return {name: value - without[name] for name, value in with_query.items()}
+        return {name: value - without[name] for name, value in with_query.items() if serves(name, side.name)}
 
     def _watched(self) -> dict[str, float]:
         """Percent of a core by group, without processes that come or go meanwhile: those of what was before."""
@@ -67,7 +78,6 @@ class Idle:
         return {
             name: 100 / took_s * sum(spent_s - before[name].get(pid, spent_s) for pid, spent_s in some.items())
             for name, some in after.items()
-            if name != OWN
         }
 
 

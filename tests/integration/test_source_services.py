@@ -7,6 +7,7 @@ import struct
 import time
 import uuid
 from collections.abc import Iterator
+from threading import Timer
 from typing import Any
 
 import pyarrow as pa
@@ -110,6 +111,29 @@ def test_a_small_micro_batch_is_one_partition(world: World) -> None:
     assert first is not None and second is not None
     assert [len(part) for part in first] == [500] and [len(part) for part in second] == [500]
     assert sorted(first[0] + second[0]) == sorted(numbered(0, 1000))
+
+
+def test_an_event_ends_the_pause_of_an_idle_source(world: World) -> None:
+    """The source learns of it from the store: its pauses are never slept through."""
+    world.create(3)
+    moved_s = [0.0]
+
+    def slept(delay_s: float) -> None:
+        raise AssertionError(f"slept for {delay_s} s")
+
+    options = ReadOptions.parse(world.given(start_stream_cut="earliest"), Use.STREAM_READ)
+    query = Query(StreamReader(options, SCHEMA, lambda: time.monotonic() + moved_s[0], slept))
+    query.step()
+    for number in range(3):
+        for _ in range(2):  # A look that finds nothing, and one long behind it.
+            assert query.step() is None
+            moved_s[0] += 600.0
+        assert query.step() is None
+        timer = Timer(0.1, lambda number=number: world.append(number, numbered(0, 3)))
+        timer.start()
+        steps = (query.step() for _ in range(60))  # Half a minute; the first of them on a machine with time.
+        assert next(step for step in steps if step is not None) == [numbered(0, 3)]
+        timer.join()
 
 
 async def test_what_is_left_in_events(world: World) -> None:

@@ -478,6 +478,9 @@ class FakeGateway:
     def open_range(self, segment: str, start: int, end: int) -> FakeRange:
         return FakeRange(self, segment, start, end)
 
+    def open_watch(self) -> FakeWatch:
+        return FakeWatch()
+
     def known_store(self, segment: str) -> str:
         return ""
 
@@ -538,6 +541,16 @@ class FakeWriter:
 
     def close(self) -> None:
         self._pieces.clear()
+
+
+class FakeWatch:
+    """Watches nothing: a directory tells nobody what comes to it."""
+
+    def begin(self, offsets: Mapping[str, int]) -> bool:
+        return False
+
+    def wait(self, wait_s: float) -> bool:
+        raise AssertionError(f"waits for {wait_s} s without a watch")
 
 
 class FakeRange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_id, segment_name
 from pravega_spark.commands.event_formats import Format, Parser, printer_of
-from pravega_spark.commands.event_pipe import EventPrinter, write_pipe
+from pravega_spark.commands.event_pipe import EventPrinter, poll_time_min_s, write_pipe
 from pravega_streams.event.event_writer import frame_event
 from tests.support.fakes.stream_gateway import FakeGateway
 
@@ -118,6 +118,34 @@ def test_following_goes_on_over_scale_events_until_the_seal(gateway: FakeGateway
 
     reading.reader.follow({0: 0}, sleep=meanwhile)
     assert reading.lines == ["a", "b", "c", "d"]
+
+
+def test_following_waits_for_a_store_that_tells(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that tells of bytes that are not there is asked again behind a pause."""
+    slept: list[float] = []
+    watched: list[Mapping[str, int]] = []
+    steps: list[Callable[[], object]] = [
+        lambda: fill(gateway, 0, "b"),
+        lambda: None,
+        lambda: gateway.seal_stream("s", "t"),
+    ]
+
+    class Telling:
+        def begin(self, offsets: Mapping[str, int]) -> bool:
+            watched.append(offsets)
+            return True
+
+        def wait(self, wait_s: float) -> bool:
+            steps.pop(0)()
+            return True
+
+    monkeypatch.setattr(gateway, "open_watch", Telling)
+    fill(gateway, 0, "a")
+    reading = Reading(gateway)
+    reading.reader.follow({0: 0}, sleep=slept.append)
+    assert reading.lines == ["a", "b"]
+    assert slept == [poll_time_min_s]
+    assert watched == [{segment_name("s", "t", 0): offset} for offset in (9, 18, 18)]
 
 
 def test_following_stops_after_the_number_wanted(gateway: FakeGateway) -> None:

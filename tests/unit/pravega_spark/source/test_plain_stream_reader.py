@@ -16,6 +16,7 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.gateway.provisioning import forget_provisioned
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.idle_pause import pause_max_s
 from pravega_spark.source.plain_stream_reader import PlainStreamReader
 from pravega_spark.source.stream_reader import StreamReader
 from tests.unit.pravega_spark.streams import FakeStreams
@@ -285,3 +286,29 @@ def test_small_ranges_share_a_partition(streams: FakeStreams) -> None:
         start, end = source.initialOffset(), source.latestOffset()
         assert len(source.partitions(start, end)) == partitions
         assert rows(source, start, end) == numbered(0, 3)
+
+
+def test_a_source_that_is_idle_looks_less_often(streams: FakeStreams) -> None:
+    """Spark asks every 10 ms, and each look asks the controller: a query that had nothing to do took a third of a core.
+
+    A look is put off and not left out: what was written before it is found.
+    """
+    clock = {"now": 0.0}
+    slept: list[float] = []
+
+    def now_s() -> float:
+        clock["now"] += 0.005  # A look takes 10 ms, as it asks once more on its way.
+        return clock["now"]
+
+    streams.create("t")
+    source = PlainStreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA, now_s, slept.append)
+    log: list[dict[str, Any]] = []
+    assert step(source, log) == []
+    assert step(source, log) == []
+    assert slept == [], "nothing is known of how long nothing came"
+    streams.append("t", 0, numbered(0, 3))
+    assert step(source, log) == numbered(0, 3)
+    assert slept == [pytest.approx(pause_max_s - 0.005)]
+    streams.append("t", 0, numbered(3, 5))
+    assert step(source, log) == numbered(3, 5)
+    assert len(slept) == 1, "what was found is followed at once"
