@@ -200,6 +200,21 @@ class StreamGatewayContract:
         assert self.content(gateway, scope, 0) == framed([b"event"])
         assert gateway.known_store(name) == known
 
+    def test_a_watch_tells_of_bytes(self, gateway: StreamGateway, scope: str) -> None:
+        """Of those that came before it, too; where segments can be watched."""
+        self.make(gateway, scope, 2)
+        segments = [segment_name(scope, "t", item) for item in range(2)]
+        self.append(gateway, segments[0], [b"a"])
+        watch = gateway.open_watch()
+        for tails in ({segments[0]: 9, segments[1]: 0}, {segments[0]: 9, segments[1]: 9}):
+            if not watch.begin(tails):
+                return
+            assert not watch.wait(0.2)
+            self.append(gateway, segments[1], [b"b"])
+            assert watch.wait(30.0)
+        assert watch.begin({segments[0]: 9, segments[1]: 9}) and watch.wait(30.0)
+        assert not watch.begin({}), "there is nothing to watch"
+
     def test_missing_segment(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)
         with pytest.raises(SegmentNotFound):
