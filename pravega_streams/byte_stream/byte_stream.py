@@ -42,7 +42,8 @@ retry_delay_s: Final = 0.05
 class ByteStream(io.RawIOBase):
     """A file over a stream of one segment. Writes go to the end; ``seek`` and ``tell`` are about reading.
 
-    Not for several threads. ``io.BufferedReader`` may stand before it. Errors: ``InvalidArgument`` for a stream of
+    Not for several threads. ``io.BufferedReader`` may stand before it. ``with`` closes it, and flushes nothing where an
+    error leaves it after stores acknowledged nothing for an hour. Errors: ``InvalidArgument`` for a stream of
     several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset before the head, ``NotFound``, those of
     ``BlockWriter``, and ``ValueError`` after ``close``, as of any file.
     """
@@ -204,6 +205,13 @@ class ByteStream(io.RawIOBase):
     def current_tail_offset(self) -> int:
         """The offset behind the last byte that is durable."""
         return self._client.segments.info(self.segment).length
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None and self._writers is not None and self._writers.has_given_up:
+            # Its error is on its way already, and a flush would wait for as long once more.
+            self._unwritten.clear()
+            self._writer = None
+        super().__exit__(kind, *rest)
 
     def close(self) -> None:
         """Flush and give the connections up."""

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument, SegmentSealed, SegmentTruncated, StreamSealed, Unavailable
+from pravega_common.errors import (
+    InvalidArgument,
+    SegmentSealed,
+    SegmentTruncated,
+    StreamSealed,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
@@ -17,6 +24,7 @@ from pravega_streams.byte_stream import byte_stream
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.connection import blocking
 from pravega_streams.event import block_writer, write_budget
+from pravega_streams.event.block_writer import BlockWriters
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 from tests.support.interrupts import Interrupt
 
@@ -206,3 +214,32 @@ def test_a_truncation_behind_the_end_is_not_said_to_be_before_the_start(file: By
     with pytest.raises(SegmentTruncated, match="offset 2 is below the start offset 4"):
         file.truncate(2)
     assert log.segment.start == 4
+
+
+@pytest.mark.parametrize("is_passed_over", [False, True])
+def test_a_stream_that_gave_up_does_not_wait_again_when_its_block_is_left(
+    log: Log, monkeypatch: pytest.MonkeyPatch, is_passed_over: bool
+) -> None:
+    """Its error is on its way already. Who passed it over asks again by leaving, and is told again."""
+    now_s = 0.0
+
+    def sleep(pause_s: float) -> None:
+        nonlocal now_s
+        now_s += pause_s
+
+    def made(endpoints: Any) -> BlockWriters:
+        return BlockWriters(endpoints, acknowledge_time_s=60.0, monotonic_s=lambda: now_s, sleep=sleep)
+
+    monkeypatch.setattr(byte_stream, "BlockWriters", made)
+    log.store.before = lambda command: "close" if isinstance(command, c.AppendBlockEnd) else None
+    file, gave_up_s = log.opened(), 0.0
+    with pytest.raises(UnknownOutcome, match="acknowledged for 60 s"), file:
+        file.write(b"content")
+        try:
+            file.flush()
+        except UnknownOutcome:
+            gave_up_s = now_s
+            if not is_passed_over:
+                raise
+    assert gave_up_s > 60.0 and file.closed
+    assert (now_s > gave_up_s + 60.0) == is_passed_over
