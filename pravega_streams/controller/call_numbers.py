@@ -1,12 +1,12 @@
-"""Checks the numbers and names of a call to the controller, whose messages hold no larger numbers.
+"""Checks the numbers, names and cuts of a call to the controller, whose messages hold no larger and no other ones.
 
-Without it they end in an error of protobuf, which names neither the number nor the limit, or a bool counts as 1.
+Without it they end in an error of protobuf, which names neither the value nor the limit, or a bool counts as 1.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
@@ -14,10 +14,17 @@ from pravega_common.model.retention import NO_MAXIMUM, RetentionType
 from pravega_common.model.scaling import scaling_number_max
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import short_segment_name
+from pravega_common.names import name_chars_max, short_segment_name, user_name_chars_max
+from pravega_common.proto import controller_pb2 as pb
+from pravega_common.proto_forms import stream_info
+from pravega_common.stream_cut import StreamCut
 
 long_max: Final = 2**63 - 1
 """The largest id, offset and time that a call holds."""
+_NAME_RULE: Final = "characters, of the letters a to z and A to Z, digits, '.' and '-'"
+SCOPE_NAME_RULE: Final = f"a name of a scope has 1 to {name_chars_max} {_NAME_RULE}"
+USER_NAME_RULE: Final = f"such a name has 1 to {user_name_chars_max} {_NAME_RULE}"
+"""What a controller does not say when it refuses the name of a stream, table or reader group."""
 
 
 def checked_number(what: str, value: int, maximum: int = long_max, minimum: int = 0) -> int:
@@ -33,15 +40,36 @@ def checked_number(what: str, value: int, maximum: int = long_max, minimum: int 
     return number
 
 
+def checked_text(what: str, text: str) -> str:
+    """Returns the text; ``InvalidArgument`` for a value of another type."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what}: {text!r} is no text")
+    return text
+
+
 def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names; ``InvalidArgument`` for one text, whose letters would be taken for names."""
+    """Returns the names; ``InvalidArgument`` for one text, whose letters would be taken for names, and for others."""
     if isinstance(names, str):
         raise InvalidArgument(f"{what}: {names!r} is one text, a list of names is needed: [{names!r}]")
-    return tuple(names)
+    if not isinstance(names, Iterable):
+        raise InvalidArgument(f"{what}: {names!r} is no list of names")
+    return tuple(checked_text(what, name) for name in names)
+
+
+def named_scope(scope: str) -> pb.ScopeInfo:
+    """The message that names a scope; ``InvalidArgument`` for what is no text."""
+    return pb.ScopeInfo(scope=checked_text("a scope", scope))
+
+
+def named_stream(scope: str, stream: str) -> pb.StreamInfo:
+    """The message that names a stream; ``InvalidArgument`` for what is no text."""
+    return stream_info(checked_text("a scope", scope), checked_text("a stream", stream))
 
 
 def check_configuration(configuration: StreamConfiguration) -> None:
     """Checks the numbers and tags of a stream's configuration; what else is wrong with them its controller knows."""
+    if not isinstance(configuration, StreamConfiguration):
+        raise InvalidArgument(f"{configuration!r} is no StreamConfiguration")
     scaling, retention = configuration.scaling, configuration.retention
     checked_number("the number of segments", scaling.min_segments, scaling_number_max, minimum=1)
     checked_number("the scaling policy's target rate", scaling.target_rate, scaling_number_max)
@@ -55,8 +83,16 @@ def check_configuration(configuration: StreamConfiguration) -> None:
         checked_number(f"the most {unit} to retain", retention.maximum, NO_MAXIMUM)
 
 
+def check_is_cut(cut: object) -> None:
+    """Checks that a cut is a mapping, as a ``StreamCut`` is not: ``InvalidArgument``."""
+    if not isinstance(cut, Mapping):
+        hint = "; it has them in .offsets" if isinstance(cut, StreamCut) else ""
+        raise InvalidArgument(f"a cut has the offset of each segment, {{segment: offset}}; not so {cut!r}{hint}")
+
+
 def checked_cut(cut: SegmentOffsets) -> SegmentOffsets:
     """Returns the cut; an offset below 0 is that of a segment that was not reached yet."""
+    check_is_cut(cut)
     ids = [checked_number("a cut's segment", item) for item in cut]
     return {
         item: checked_number(f"the offset in segment {short_segment_name(item)}", cut[item], minimum=-1) for item in ids

@@ -22,7 +22,7 @@ from pravega_common.errors import (
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
-from pravega_common.names import segment_epoch
+from pravega_common.names import epoch_max, segment_epoch
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import (
     PING_STATUSES,
@@ -31,15 +31,23 @@ from pravega_common.proto_forms import (
     configuration_to,
     from_wire,
     range_from,
-    segment_id_to,
-    stream_info,
     transaction_from,
     transaction_to,
 )
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.controller.call_numbers import check_configuration, checked_cut, checked_number, long_max
+from pravega_streams.controller.call_numbers import (
+    SCOPE_NAME_RULE,
+    USER_NAME_RULE,
+    check_configuration,
+    checked_cut,
+    checked_number,
+    checked_text,
+    long_max,
+    named_scope,
+    named_stream,
+)
 from pravega_streams.controller.scale_refusal import checked_ranges, made_by_scale, refusal_reason
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
@@ -72,16 +80,16 @@ class ControllerClient:
 
     def create_scope(self, scope: str) -> bool:
         """Whether it is new."""
-        status = self._ask("createScope", pb.ScopeInfo(scope=scope)).status
+        status = self._ask("createScope", named_scope(scope)).status
         return _decide("createScope", scope, status, pb.CreateScopeStatus.Status, existing="SCOPE_EXISTS")
 
     def delete_scope(self, scope: str) -> bool:
         """Whether it was there. ``ScopeNotEmpty``."""
-        status = self._ask("deleteScope", pb.ScopeInfo(scope=scope)).status
+        status = self._ask("deleteScope", named_scope(scope)).status
         return _decide("deleteScope", scope, status, pb.DeleteScopeStatus.Status, missing="SCOPE_NOT_FOUND")
 
     def scope_exists(self, scope: str) -> bool:
-        return bool(self._ask("checkScopeExists", pb.ScopeInfo(scope=scope)).exists)
+        return bool(self._ask("checkScopeExists", named_scope(scope)).exists)
 
     def list_scopes(self) -> Iterator[str]:
         def page(token: str) -> tuple[Sequence[str], str]:
@@ -95,7 +103,7 @@ class ControllerClient:
 
         def page(token: str) -> tuple[Sequence[str], str]:
             request = pb.StreamsInScopeRequest(
-                scope=pb.ScopeInfo(scope=scope), continuationToken=pb.ContinuationToken(token=token)
+                scope=named_scope(scope), continuationToken=pb.ContinuationToken(token=token)
             )
             reply = self._ask("listStreamsInScope", request)
             _decide("listStreamsInScope", scope, reply.status, pb.StreamsInScopeResponse.Status)
@@ -108,7 +116,9 @@ class ControllerClient:
 
         def page(token: str) -> tuple[Sequence[str], str]:
             request = pb.StreamsInScopeWithTagRequest(
-                scope=pb.ScopeInfo(scope=scope), tag=tag, continuationToken=pb.ContinuationToken(token=token)
+                scope=named_scope(scope),
+                tag=checked_text("a tag", tag),
+                continuationToken=pb.ContinuationToken(token=token),
             )
             reply = self._ask("listStreamsInScopeForTag", request)
             _decide("listStreamsInScopeForTag", scope, reply.status, pb.StreamsInScopeResponse.Status)
@@ -130,18 +140,18 @@ class ControllerClient:
         _decide("updateStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def stream_exists(self, scope: str, stream: str) -> bool:
-        return bool(self._ask("checkStreamExists", stream_info(scope, stream)).exists)
+        return bool(self._ask("checkStreamExists", named_stream(scope, stream)).exists)
 
     def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
-        return configuration_from(self._ask("getStreamConfiguration", stream_info(scope, stream)))
+        return configuration_from(self._ask("getStreamConfiguration", named_stream(scope, stream)))
 
     def seal_stream(self, scope: str, stream: str) -> None:
-        status = self._ask("sealStream", stream_info(scope, stream)).status
+        status = self._ask("sealStream", named_stream(scope, stream)).status
         _decide("sealStream", f"{scope}/{stream}", status, pb.UpdateStreamStatus.Status)
 
     def delete_stream(self, scope: str, stream: str) -> bool:
         """Whether it was there. ``StreamNotSealed``."""
-        status = self._ask("deleteStream", stream_info(scope, stream)).status
+        status = self._ask("deleteStream", named_stream(scope, stream)).status
         name = f"{scope}/{stream}"
         return _decide("deleteStream", name, status, pb.DeleteStreamStatus.Status, missing="STREAM_NOT_FOUND")
 
@@ -166,7 +176,7 @@ class ControllerClient:
         for one that takes longer: it goes on.
         """
         checked_ranges(sealed, new_ranges)
-        info = stream_info(scope, stream)
+        info = named_stream(scope, stream)
         request = pb.ScaleRequest(
             streamInfo=info,
             sealedSegments=[checked_number("a segment to seal", item) for item in sealed],
@@ -224,33 +234,35 @@ class ControllerClient:
 
     def current_segments(self, scope: str, stream: str) -> list[SegmentRange]:
         """By key; empty for a sealed stream."""
-        reply = self._ask("getCurrentSegments", stream_info(scope, stream))
+        reply = self._ask("getCurrentSegments", named_stream(scope, stream))
         return [range_from(item) for item in reply.segmentRanges]
 
     def epoch_segments(self, scope: str, stream: str, epoch: int) -> list[SegmentRange]:
-        request = pb.GetEpochSegmentsRequest(streamInfo=stream_info(scope, stream), epoch=epoch)
+        request = pb.GetEpochSegmentsRequest(
+            streamInfo=named_stream(scope, stream), epoch=checked_number("an epoch", epoch, epoch_max)
+        )
         return [range_from(item) for item in self._ask("getEpochSegments", request).segmentRanges]
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there."""
-        reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=stream_info(scope, stream)))
+        reply = self._ask("getSegments", pb.GetSegmentsRequest(streamInfo=named_stream(scope, stream)))
         return {item.segmentId.segmentId: item.offset for item in reply.segments}
 
     def successors(self, scope: str, stream: str, segment_id: int) -> list[Successor]:
         """Empty while the segment is open, and at the end of a sealed stream."""
-        request = segment_id_to(scope, stream, segment_id)
+        request = _segment(scope, stream, segment_id)
         reply = self._ask("getSegmentsImmediatelyFollowing", request)
         return [Successor(range_from(item.segment), tuple(item.value)) for item in reply.segments]
 
     def segments_between(self, scope: str, stream: str, start: SegmentOffsets, end: SegmentOffsets) -> list[int]:
         """Ids of all segments with bytes between the cuts, the cuts' own included; an empty cut is unbounded."""
-        request = pb.StreamCutRange(streamInfo=stream_info(scope, stream), to=checked_cut(end))
+        request = pb.StreamCutRange(streamInfo=named_stream(scope, stream), to=checked_cut(end))
         getattr(request, "from").update(checked_cut(start))
         return [item.segmentId for item in self._ask("getSegmentsBetween", request).segments]
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         """The store that owns the segment's container."""
-        request = segment_id_to(scope, stream, segment_id)
+        request = _segment(scope, stream, segment_id)
         reply = self._ask("getURI", request)
         return Endpoint(reply.endpoint, reply.port, self._transport.address.tls)
 
@@ -259,13 +271,13 @@ class ControllerClient:
 
         It permits as much as the user may do with the stream, and ``AccessDenied`` says that this is nothing.
         """
-        return str(self._ask("getDelegationToken", stream_info(scope, stream)).delegationToken)
+        return str(self._ask("getDelegationToken", named_stream(scope, stream)).delegationToken)
 
     # Transactions
 
     def create_transaction(self, scope: str, stream: str, lease_ms: int) -> NewTransaction:
         """``NotFound``, ``StreamSealed``, ``InvalidArgument`` for the lease."""
-        request = pb.CreateTxnRequest(streamInfo=stream_info(scope, stream), lease=_lease(lease_ms))
+        request = pb.CreateTxnRequest(streamInfo=named_stream(scope, stream), lease=_lease(lease_ms))
         reply = self._transport.controller(
             "createTransaction", request, refusal=lambda: self._sealed_error(scope, stream)
         )
@@ -275,7 +287,7 @@ class ControllerClient:
     def _sealed_error(self, scope: str, stream: str) -> StreamSealed | None:
         """The error for a sealed stream: it has the status of one that is being created, for which waiting helps."""
         try:
-            reply = self._transport.controller("getCurrentSegments", stream_info(scope, stream), attempts=1)
+            reply = self._transport.controller("getCurrentSegments", named_stream(scope, stream), attempts=1)
         except PravegaError:
             return None
         if reply.segmentRanges:
@@ -284,7 +296,7 @@ class ControllerClient:
 
     def ping_transaction(self, scope: str, stream: str, transaction_id: uuid.UUID, lease_ms: int) -> PingStatus:
         request = pb.PingTxnRequest(
-            streamInfo=stream_info(scope, stream), txnId=transaction_to(transaction_id), lease=_lease(lease_ms)
+            streamInfo=named_stream(scope, stream), txnId=transaction_to(transaction_id), lease=_lease(lease_ms)
         )
         return from_wire(PING_STATUSES, self._ask("pingTransaction", request).status)
 
@@ -323,13 +335,13 @@ class ControllerClient:
 
     def remove_writer(self, scope: str, stream: str, writer_id: str) -> bool:
         """Have nobody wait for a writer's time any more; whether it was known."""
-        request = pb.RemoveWriterRequest(writer=writer_id, stream=stream_info(scope, stream))
+        request = pb.RemoveWriterRequest(writer=writer_id, stream=named_stream(scope, stream))
         return bool(self._ask("removeWriter", request).result == pb.RemoveWriterResponse.SUCCESS)
 
     @staticmethod
     def _transaction(scope: str, stream: str, transaction_id: uuid.UUID, writer: str, time_ms: int) -> pb.TxnRequest:
         return pb.TxnRequest(
-            streamInfo=stream_info(scope, stream),
+            streamInfo=named_stream(scope, stream),
             txnId=transaction_to(transaction_id),
             writerId=writer,
             timestamp=_time(time_ms),
@@ -345,15 +357,20 @@ _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
     "INVALID_SCOPE_NAME": InvalidArgument,
     "INVALID_STREAM_NAME": InvalidArgument,
 }
+_NAME_RULES: Final = {"INVALID_SCOPE_NAME": SCOPE_NAME_RULE, "INVALID_STREAM_NAME": USER_NAME_RULE}
 
 
 def _configuration(scope: str, stream: str, configuration: StreamConfiguration) -> pb.StreamConfig:
     check_configuration(configuration)
-    return configuration_to(scope, stream, configuration)
+    return configuration_to(checked_text("a scope", scope), checked_text("a stream", stream), configuration)
+
+
+def _segment(scope: str, stream: str, segment_id: int) -> pb.SegmentId:
+    return pb.SegmentId(streamInfo=named_stream(scope, stream), segmentId=checked_number("a segment", segment_id))
 
 
 def _cut(scope: str, stream: str, cut: SegmentOffsets) -> pb.StreamCut:
-    return pb.StreamCut(streamInfo=stream_info(scope, stream), cut=checked_cut(cut))
+    return pb.StreamCut(streamInfo=named_stream(scope, stream), cut=checked_cut(cut))
 
 
 def _lease(lease_ms: int) -> int:
@@ -371,7 +388,8 @@ def _decide(method: str, name: str, status: int, names: Any, *, existing: str = 
         return True
     if text in (existing, missing):
         return False
-    raise _STATUS_ERRORS.get(text, errors.ControllerRefused)(f"{method} {name}: {text}")
+    rule = f"; {_NAME_RULES[text]}" if text in _NAME_RULES else ""
+    raise _STATUS_ERRORS.get(text, errors.ControllerRefused)(f"{method} {name}: {text}{rule}")
 
 
 def _pages(page: Callable[[str], tuple[Sequence[str], str]]) -> Iterator[str]:

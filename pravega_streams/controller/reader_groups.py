@@ -10,8 +10,13 @@ from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.proto_forms import stream_info
-from pravega_streams.controller.call_numbers import checked_cut, checked_number
+from pravega_streams.controller.call_numbers import (
+    USER_NAME_RULE,
+    checked_cut,
+    checked_number,
+    checked_text,
+    named_stream,
+)
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
@@ -70,7 +75,7 @@ class ReaderGroupClient:
         if reply.status == response.SCOPE_NOT_FOUND:
             raise ScopeNotFound(f"createReaderGroup {scope}/{group}: there is no scope {scope}")
         if reply.status == response.INVALID_RG_NAME:
-            raise InvalidArgument(f"createReaderGroup: {group!r} is no name of a reader group")
+            raise InvalidArgument(f"createReaderGroup: {group!r} is no name of a reader group; {USER_NAME_RULE}")
         if reply.status != response.SUCCESS:
             raise ControllerRefused(f"createReaderGroup {scope}/{group}: FAILURE; do all its streams exist?")
         config: pb.ReaderGroupConfiguration = reply.config
@@ -78,7 +83,10 @@ class ReaderGroupClient:
 
     def find(self, scope: str, group: str) -> GroupRegistration | None:
         """Return how a group is registered; None if it is not."""
-        reply = self._transport.controller("getReaderGroupConfig", pb.ReaderGroupInfo(scope=scope, readerGroup=group))
+        request = pb.ReaderGroupInfo(
+            scope=checked_text("a scope", scope), readerGroup=checked_text("a reader group", group)
+        )
+        reply = self._transport.controller("getReaderGroupConfig", request)
         if reply.status == pb.ReaderGroupConfigResponse.RG_NOT_FOUND:
             return None
         if reply.status != pb.ReaderGroupConfigResponse.SUCCESS:
@@ -100,7 +108,7 @@ class ReaderGroupClient:
 
     def subscribers(self, scope: str, stream: str) -> list[str]:
         """Names, ``scope/group``, of the groups that hold a stream's events back from retention."""
-        reply = self._transport.controller("listSubscribers", stream_info(scope, stream))
+        reply = self._transport.controller("listSubscribers", named_stream(scope, stream))
         if reply.status != pb.SubscribersResponse.SUCCESS:
             raise NotFound(f"listSubscribers: there is no stream {scope}/{stream}")
         return list(reply.subscribers)
@@ -116,7 +124,7 @@ class ReaderGroupClient:
             subscriber=registration.subscriber,
             generation=registration.generation,
             readerGroupId=registration.group_id,
-            streamCut=pb.StreamCut(streamInfo=stream_info(scope, stream), cut=checked_cut(cut)),
+            streamCut=pb.StreamCut(streamInfo=named_stream(scope, stream), cut=checked_cut(cut)),
         )
         try:
             reply = self._transport.controller("updateSubscriberStreamCut", request)
@@ -143,15 +151,15 @@ def _configuration(
     refresh_time_ms: int,
 ) -> pb.ReaderGroupConfiguration:
     return pb.ReaderGroupConfiguration(
-        scope=scope,
-        readerGroupName=group,
+        scope=checked_text("a scope", scope),
+        readerGroupName=checked_text("a reader group", group),
         groupRefreshTimeMillis=checked_number("the refresh time of a group in milliseconds", refresh_time_ms),
         automaticCheckpointIntervalMillis=checkpoint_interval_ms,
         maxOutstandingCheckpointRequest=outstanding_checkpoints_max,
         retentionType=retention.value,
         generation=0,
         readerGroupId=_NEW_ID,
-        startingStreamCuts=[pb.StreamCut(streamInfo=stream_info(*stream)) for stream in streams],
+        startingStreamCuts=[pb.StreamCut(streamInfo=named_stream(*stream)) for stream in streams],
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import parse_segment_name, validate_user_name
+from pravega_streams.controller.call_numbers import check_is_cut, checked_number
 
 refresh_time_default_ms: Final = 3_000
 """The pause between two looks of a reader at its group, as in the other clients."""
@@ -48,10 +49,13 @@ class GroupConfiguration:
             raise InvalidArgument("a reader group reads 1 stream or more; none is given")
         if unread := self.end.keys() - self.start.keys():
             raise InvalidArgument(f"an end is given for streams that the group does not read: {sorted(unread)}")
-        if self.refresh_time_ms < 1:
-            raise InvalidArgument(f"a refresh time of {self.refresh_time_ms} ms; 1 or more is needed")
+        checked_number("the refresh time of a reader group in milliseconds", self.refresh_time_ms, minimum=1)
+        for cut in self.end.values():
+            check_is_cut(cut)
         for stream, start in self.start.items():
-            if isinstance(start, str) and start not in (HEAD, TAIL):
+            if not isinstance(start, str):
+                check_is_cut(start)
+            elif start not in (HEAD, TAIL):
                 raise InvalidArgument(f"{'/'.join(stream)} starts at {start!r}; '{HEAD}', '{TAIL}' or a cut is needed")
 
     def end_of(self, segment: str) -> int | None:

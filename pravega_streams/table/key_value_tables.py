@@ -9,7 +9,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.names import table_segment_name
 from pravega_common.proto import controller_pb2 as pb
-from pravega_streams.controller.call_numbers import checked_number
+from pravega_streams.controller.call_numbers import USER_NAME_RULE, checked_number, checked_text, named_scope
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
@@ -43,8 +43,8 @@ class KeyValueTableClient:
     def create(self, scope: str, table: str, settings: KeyValueTableSettings) -> bool:
         """Whether it is new."""
         request = pb.KeyValueTableConfig(
-            scope=scope,
-            kvtName=table,
+            scope=checked_text("a scope", scope),
+            kvtName=checked_text("a table", table),
             partitionCount=settings.partitions,
             primaryKeyLength=settings.primary_key_length,
             secondaryKeyLength=settings.secondary_key_length,
@@ -58,12 +58,12 @@ class KeyValueTableClient:
             case "SCOPE_NOT_FOUND":
                 raise ScopeNotFound(f"createKeyValueTable {scope}/{table}: there is no scope {scope}")
             case "INVALID_TABLE_NAME":
-                raise InvalidArgument(f"createKeyValueTable: {table!r} is no name of a table")
+                raise InvalidArgument(f"createKeyValueTable: {table!r} is no name of a table; {USER_NAME_RULE}")
         raise ControllerRefused(f"createKeyValueTable {scope}/{table}: {status}")
 
     def delete(self, scope: str, table: str) -> bool:
         """Whether it was there."""
-        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        request = _named_table(scope, table)
         status = self._transport.controller("deleteKeyValueTable", request).status
         if status == pb.DeleteKVTableStatus.FAILURE:
             raise ControllerRefused(f"deleteKeyValueTable {scope}/{table}: FAILURE")
@@ -71,7 +71,7 @@ class KeyValueTableClient:
 
     def settings(self, scope: str, table: str) -> KeyValueTableSettings:
         """The shape of a table; ``NotFound``."""
-        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        request = _named_table(scope, table)
         reply = self._transport.controller("getKeyValueTableConfiguration", request)
         if reply.status == pb.KeyValueTableConfigResponse.TABLE_NOT_FOUND:
             raise NotFound(f"there is no key-value table {scope}/{table}")
@@ -83,7 +83,7 @@ class KeyValueTableClient:
     def segments(self, scope: str, table: str) -> tuple[str, ...]:
         """Names of the segments of its partitions, by position of the key; ``NotFound``. They are others for a table
         that was deleted and made again."""
-        request = pb.KeyValueTableInfo(scope=scope, kvtName=table)
+        request = _named_table(scope, table)
         ranges = self._transport.controller("getCurrentSegmentsKeyValueTable", request).segmentRanges
         return tuple(
             table_segment_name(scope, table, item.segmentId.segmentId)
@@ -95,7 +95,7 @@ class KeyValueTableClient:
         token = ""
         while True:
             request = pb.KVTablesInScopeRequest(
-                scope=pb.ScopeInfo(scope=scope), continuationToken=pb.ContinuationToken(token=token)
+                scope=named_scope(scope), continuationToken=pb.ContinuationToken(token=token)
             )
             reply = self._transport.controller("listKeyValueTablesInScope", request)
             if reply.status == pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND:
@@ -104,3 +104,7 @@ class KeyValueTableClient:
                 return
             yield from (item.kvtName for item in reply.kvtables)
             token = reply.continuationToken.token
+
+
+def _named_table(scope: str, table: str) -> pb.KeyValueTableInfo:
+    return pb.KeyValueTableInfo(scope=checked_text("a scope", scope), kvtName=checked_text("a table", table))

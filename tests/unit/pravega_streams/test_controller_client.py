@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -43,6 +43,7 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.proto_forms import configuration_from, configuration_to
 from pravega_common.runtime.client_tls import ClientTls
+from pravega_common.stream_cut import StreamCut
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
@@ -149,6 +150,50 @@ def test_tags_in_one_text_are_refused_and_not_taken_letter_by_letter(client: Con
             manager.create_reader_group("s", "g", "trades")
 
 
+@pytest.mark.parametrize("name", [5, None, b"name", 1.5])
+def test_a_name_that_is_no_text_is_refused_as_such(client: ControllerClient, name: Any) -> None:
+    with StreamManager(client.transport.address) as manager:
+        for what, call in (
+            ("a scope", lambda: manager.create_scope(name)),
+            ("a scope", lambda: list(manager.list_streams(name))),
+            ("a stream", lambda: manager.create_stream("s", name)),
+            ("a stream", lambda: manager.create_writer("s", name)),
+            ("tags", lambda: manager.create_stream("s", "t", StreamConfiguration(tags=(name,)))),
+            ("streams of a reader group", lambda: manager.create_reader_group("s", "g", [name])),
+            ("a reader group", lambda: manager.open_reader_group("s", name)),
+            ("a table", lambda: manager.create_key_value_table("s", name, primary_key_length=4)),
+            ("a table", lambda: manager.open_key_value_table("s", name)),
+        ):
+            with pytest.raises(InvalidArgument, match=f"^{what}: {re.escape(repr(name))} is no text"):
+                call()
+
+
+def test_other_values_of_a_wrong_kind_are_refused_as_such(client: ControllerClient) -> None:
+    wrong: Any = "1"
+    with StreamManager(client.transport.address) as manager:
+        for said, call in (
+            ("'1' is no StreamConfiguration", lambda: manager.update_stream("s", "t", wrong)),
+            ("a segment: '1' is no whole number", lambda: client.successors("s", "t", wrong)),
+            ("an epoch: 2147483648 is not possible", lambda: client.epoch_segments("s", "t", 2**31)),
+            ("refresh time .*: '1' is", lambda: manager.create_reader_group("s", "g", ["t"], refresh_time_ms=wrong)),
+            ("streams of a reader group: None is", lambda: manager.create_reader_group("s", "g", cast(Any, None))),
+        ):
+            with pytest.raises(InvalidArgument, match=said):
+                call()
+
+
+def test_a_stream_cut_in_the_place_of_its_offsets_is_refused_with_the_remedy(client: ControllerClient) -> None:
+    cut: Any = StreamCut("s", "t", {0: 0})
+    with StreamManager(client.transport.address) as manager:
+        for call in (
+            lambda: manager.truncate_stream("s", "t", cut),
+            lambda: manager.create_reader_group("s", "g", {"t": cut}),
+            lambda: manager.create_reader_group("s", "g", ["t"], end={"t": cut}),
+        ):
+            with pytest.raises(InvalidArgument, match=r"offset of each segment.* not so StreamCut.*\.offsets$"):
+                call()
+
+
 def test_a_stream_without_segments_is_refused_with_the_number(client: ControllerClient) -> None:
     with pytest.raises(InvalidArgument, match=r"number of segments: 0 is not possible, must be in 1\.\."):
         client.create_stream("s", "t", StreamConfiguration(ScalingPolicy.fixed(0)))
@@ -230,7 +275,9 @@ def test_uris_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_existing_scope_is_an_answer_and_a_bad_name_an_error(client: ControllerClient) -> None:
     assert client.create_scope("new")
     assert not client.create_scope("old")
-    with pytest.raises(InvalidArgument, match="b@d"):
+    with pytest.raises(
+        InvalidArgument, match=r"b@d: .*; a name of a scope has 1 to 255 characters, of the letters a to z"
+    ):
         client.create_scope("b@d")
 
 
