@@ -42,13 +42,26 @@ _HEADER = struct.Struct(">ii")
 
 def frame_event(event: bytes) -> memoryview:
     """The event as it is stored: type 0, length, bytes (docs/wire-protocol.md 5.1)."""
-    if len(event) > event_bytes_max:
-        raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
-    framed = _HEADER.pack(0, len(event)) + event
+    try:
+        if len(event) > event_bytes_max:
+            raise InvalidArgument(f"an event of {len(event)} bytes is larger than {event_bytes_max} bytes")
+        framed = _HEADER.pack(0, len(event)) + event
+    except TypeError as error:
+        raise InvalidArgument(f"an event is bytes, not {type(event).__name__}") from error
     if len(framed) != _HEADER.size + len(event):
         # As of an array of numbers: no reader would find the next event.
         raise InvalidArgument(f"{type(event).__name__} has items of several bytes; an event is bytes")
     return memoryview(framed)
+
+
+def position_for(routing_key: str | None) -> float:
+    """Returns the position of an event in [0, 1), any for one without a key; ``InvalidArgument`` for a key of another
+    type: no other client would find its segment."""
+    if routing_key is None:
+        return random.random()
+    if not isinstance(routing_key, str):
+        raise InvalidArgument(f"a routing key is text, not {type(routing_key).__name__}")
+    return position_of_key(routing_key)
 
 
 class EventWriter:
@@ -93,8 +106,7 @@ class EventWriter:
         """Add one event."""
         if self._is_closed:
             raise InvalidArgument(f"the writer of {self._scope}/{self._stream} is closed and takes no more events")
-        position = random.random() if routing_key is None else position_of_key(routing_key)
-        piece = Piece(frame_event(event), 1, position)
+        piece = Piece(frame_event(event), 1, position_for(routing_key))
         self._make_room()
         self._unwritten.append(piece)
         try:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import time
 import uuid
 from typing import Final
 
 from pravega_common.errors import SegmentNotFound, SegmentSealed, UnknownOutcome
-from pravega_common.hashing import position_of_key
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
 from pravega_common.segment_router import SegmentRouter
 from pravega_streams.client import StreamClient
 from pravega_streams.errors import TransactionFailed
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
-from pravega_streams.event.event_writer import frame_event
+from pravega_streams.event.event_writer import frame_event, position_for
 
 lease_default_ms: Final = 90_000
 commit_time_max_s: Final = 120.0
@@ -57,8 +55,7 @@ class Transaction:
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         if self._is_decided:
             raise self._ended()
-        position = random.random() if routing_key is None else position_of_key(routing_key)
-        segment = self._router.segment_of(position)
+        segment = self._router.segment_of(position_for(routing_key))
         writer = self._writers.get(segment.segment_id)
         if writer is None:
             name = transaction_segment_name(segment.name, self.transaction_id)

@@ -188,7 +188,7 @@ class KeyValueTable:
     def _put(self, segment: str, updates: Sequence[KeyValueUpdate]) -> list[int]:
         entries = []
         for item in updates:
-            value = item.value or b""
+            value = _checked_value(item.value)
             check_value_length(segment, len(value))
             entries.append(c.WireTableEntry(c.WireTableKey(self._whole(item.key), item.version), value))
         check_update(
@@ -231,6 +231,8 @@ class KeyValueTable:
 
     @staticmethod
     def _check(key: bytes, length: int, what: str) -> None:
+        if not isinstance(key, bytes | bytearray):
+            raise InvalidArgument(f"a {what} is bytes, not {type(key).__name__}")
         if len(key) != length:
             raise InvalidArgument(f"a {what} of {len(key)} bytes; those of this table have {length}")
 
@@ -245,8 +247,10 @@ def _next_key(key: bytes) -> bytes | None:
     return None if number >> 8 * len(key) else number.to_bytes(len(key), "big")
 
 
-def _checked_value(value: bytes) -> bytes:
+def _checked_value(value: bytes | None) -> bytes:
     """Returns the value; None is no value of a put: as an update it would remove the key."""
     if value is None:
         raise InvalidArgument("a value of None; remove() removes a key")
-    return value
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidArgument(f"a value is bytes, not {type(value).__name__}")
+    return bytes(value)

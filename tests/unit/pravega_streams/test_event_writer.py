@@ -129,6 +129,19 @@ def test_an_event_that_has_more_bytes_than_items_is_refused(stream: Stream) -> N
     assert stream.events(ONE[0]) == ["bytes", "more bytes"]
 
 
+def test_an_event_or_key_of_another_type_is_refused_as_such(stream: Stream) -> None:
+    wrong: Any
+    with stream.writer() as writer:
+        for wrong in ("text", None, 5, ["event"]):
+            with pytest.raises(InvalidArgument, match=f"an event is bytes, not {type(wrong).__name__}"):
+                writer.write(wrong, "key")
+        for wrong in (b"key", 5):
+            with pytest.raises(InvalidArgument, match=f"a routing key is text, not {type(wrong).__name__}"):
+                writer.write(b"event", wrong)
+        writer.write(b"event", "key")
+    assert stream.events(ONE[0]) == ["event"]
+
+
 def test_a_closed_writer_takes_no_event_that_nobody_would_flush(stream: Stream) -> None:
     writer = stream.writer()
     writer.write(b"event")

@@ -10,7 +10,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.names import table_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.segment.segment_client import SegmentClient
-from pravega_streams.table.key_value_table import CompositeKey, KeyValueTable
+from pravega_streams.table.key_value_table import CompositeKey, KeyValueTable, KeyValueUpdate
 from pravega_streams.table.key_value_tables import KeyValueTableSettings
 
 PARTITIONS = {0: 0, 1: 1, 2: 1, 5: 1, 7: 1, 9: 0}
@@ -60,3 +60,28 @@ def test_a_put_of_none_removes_nothing_and_says_so() -> None:
     for call in (lambda: table.put(key, none), lambda: table.insert(key, none), lambda: table.replace(key, none, 4)):
         with pytest.raises(InvalidArgument, match="a value of None; remove"):
             call()
+
+
+@pytest.mark.parametrize("value", [0, False, "", [], "text", 5])
+def test_a_value_of_another_type_is_refused_and_not_taken_for_an_empty_one(value: Any) -> None:
+    table = KeyValueTable(cast(SegmentClient, NoRequests()), ["s/kv_kvtable/0.#epoch.0"], KeyValueTableSettings(1, 3))
+    key = CompositeKey(b"tea")
+    for call in (lambda: table.put(key, value), lambda: table.update([KeyValueUpdate(key, value)])):
+        with pytest.raises(InvalidArgument, match=f"a value is bytes, not {type(value).__name__}"):
+            call()
+
+
+@pytest.mark.parametrize("primary", ["tea", 5])
+def test_a_key_of_another_type_is_refused_as_such(primary: Any) -> None:
+    table = KeyValueTable(cast(SegmentClient, NoRequests()), ["s/kv_kvtable/0.#epoch.0"], KeyValueTableSettings(1, 3))
+    for call in (lambda: table.get(CompositeKey(primary)), lambda: table.put(CompositeKey(primary), b"3")):
+        with pytest.raises(InvalidArgument, match=f"a primary key is bytes, not {type(primary).__name__}"):
+            call()
+
+
+def test_a_value_of_items_of_several_bytes_is_put_as_its_bytes() -> None:
+    """The count of its items in the place of that of its bytes would make another request of what follows."""
+    segments = OneRequest()
+    table = KeyValueTable(cast(SegmentClient, segments), ["s/kv_kvtable/0.#epoch.0"], KeyValueTableSettings(1, 3))
+    table.put(CompositeKey(b"tea"), cast(bytes, memoryview(b"four").cast("i")))
+    assert segments.request.entries[0].value == b"four"
