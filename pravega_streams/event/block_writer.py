@@ -18,6 +18,7 @@ from pravega_common.errors import (
     ContainerNotHosted,
     PravegaError,
     SegmentNotFound,
+    SegmentSealed,
     Unavailable,
     UnknownOutcome,
 )
@@ -115,6 +116,8 @@ class BlockWriter:
         self._detached_by = ""
         """Why it is attached to none."""
         self._failure: PravegaError | None = None
+        self._is_sealed = False
+        """Whether a store has said so of the segment: what it tells at a set-up is final then."""
         self._event_number = 0
         self._number_conflicts = 0
         self.pieces_taken = 0
@@ -363,6 +366,11 @@ class BlockWriter:
             self._look_again(error)
         elif isinstance(error, BadEventNumber) and self._number_conflicts < number_conflicts_max:
             self._number_conflicts += 1
+            self._detach(str(error))
+        elif isinstance(error, SegmentSealed) and self._set_ups > 1 and not self._is_sealed:
+            # What is refused now may be there: a lost connection's block can come before the seal and after the set-up,
+            # which did not tell of it. The next one does.
+            self._is_sealed = True
             self._detach(str(error))
         else:
             self._failure = error

@@ -473,6 +473,34 @@ def test_sealed_segment_gives_back_what_was_not_written(store: FakeStore, writer
     assert [(item.event_count, item.tag) for item in writer.unacknowledged()] == [(2, "second"), (1, "third")]
 
 
+def test_a_sealed_segment_gives_back_nothing_that_it_took_from_a_lost_connection(
+    store: FakeStore, writers: BlockWriters
+) -> None:
+    """The first block is on its way to the log yet when the new connection is set up, and so is the seal."""
+    segment, is_sent = store.segments[SEGMENT], False
+
+    def late(command: c.Command) -> str | None:
+        nonlocal is_sent
+        if isinstance(command, c.AppendBlockEnd):
+            if not is_sent:
+                is_sent = True
+                return "close"
+            if not segment.sealed:
+                segment.data += piece(1)
+                segment.numbers[writer.writer_id], segment.sealed = 1, True
+        return None
+
+    store.before = late
+    writer = open_writer(writers)
+    writer.write(piece(1), 1, "first")
+    writer.start_flush()
+    writer.write(piece(2), 1, "second")
+    with pytest.raises(SegmentSealed):
+        writer.flush()
+    assert segment.data == piece(1)
+    assert [item.tag for item in writer.unacknowledged()] == ["second"]
+
+
 def test_missing_segment(writers: BlockWriters) -> None:
     writer = open_writer(writers, "s/t/9.#epoch.0")
     writer.write(piece(1), 1)
