@@ -51,8 +51,12 @@ def _validated(kind: str, name: str, pattern: re.Pattern[str], chars_max: int, a
     return name
 
 
-_USER_ALLOWED: Final = "letters, digits, '.' and '-', and must not be empty"
-_INTERNAL_ALLOWED: Final = "letters, digits, '.' and '-' after one optional leading '_', and must not be empty"
+_CHARACTERS: Final = "the letters a to z and A to Z, digits, '.' and '-'"
+_USER_ALLOWED: Final = f"{_CHARACTERS}, and must not be empty"
+_INTERNAL_ALLOWED: Final = f"{_CHARACTERS} after one optional leading '_', and must not be empty"
+SCOPE_NAME_RULE: Final = f"a name of a scope has 1 to {name_chars_max} characters, of {_CHARACTERS}"
+USER_NAME_RULE: Final = f"such a name has 1 to {user_name_chars_max} characters, of {_CHARACTERS}"
+"""What a controller does not tell when it refuses the name of a stream, table or reader group."""
 
 
 def is_possible_name(name: str) -> bool:

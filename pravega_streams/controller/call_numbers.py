@@ -14,17 +14,13 @@ from pravega_common.model.retention import NO_MAXIMUM, RetentionType
 from pravega_common.model.scaling import scaling_number_max
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import name_chars_max, short_segment_name, user_name_chars_max
+from pravega_common.names import short_segment_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
 from pravega_common.stream_cut import StreamCut
 
 long_max: Final = 2**63 - 1
 """The largest id, offset and time that a call holds."""
-_NAME_RULE: Final = "characters, of the letters a to z and A to Z, digits, '.' and '-'"
-SCOPE_NAME_RULE: Final = f"a name of a scope has 1 to {name_chars_max} {_NAME_RULE}"
-USER_NAME_RULE: Final = f"such a name has 1 to {user_name_chars_max} {_NAME_RULE}"
-"""What a controller does not say when it refuses the name of a stream, table or reader group."""
 
 
 def checked_number(what: str, value: int, maximum: int = long_max, minimum: int = 0) -> int:

@@ -22,7 +22,7 @@ from pravega_common.errors import (
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
-from pravega_common.names import epoch_max, segment_epoch
+from pravega_common.names import SCOPE_NAME_RULE, USER_NAME_RULE, epoch_max, segment_epoch
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import (
     PING_STATUSES,
@@ -38,8 +38,6 @@ from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.call_numbers import (
-    SCOPE_NAME_RULE,
-    USER_NAME_RULE,
     check_configuration,
     checked_cut,
     checked_number,

@@ -9,9 +9,9 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
+from pravega_common.names import USER_NAME_RULE
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.call_numbers import (
-    USER_NAME_RULE,
     checked_cut,
     checked_number,
     checked_text,

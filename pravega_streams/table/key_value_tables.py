@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
-from pravega_common.names import table_segment_name
+from pravega_common.names import USER_NAME_RULE, table_segment_name
 from pravega_common.proto import controller_pb2 as pb
-from pravega_streams.controller.call_numbers import USER_NAME_RULE, checked_number, checked_text, named_scope
+from pravega_streams.controller.call_numbers import checked_number, checked_text, named_scope
 from pravega_streams.controller.transport import ControllerTransport
 from pravega_streams.errors import ControllerRefused
 
