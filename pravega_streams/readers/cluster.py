@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -75,7 +75,7 @@ class ReaderCluster:
                 raise StreamNotFound.of(scope, stream) from error
             positions |= {segment_name(scope, stream, number): offset for number, offset in cut.items()}
         for bounded, end in configuration.end.items():
-            await self._check_cut(bounded, end)
+            await self.check_cut(bounded, end)
         return positions
 
     async def check_ends(self, end: Mapping[StreamName, SegmentOffsets], positions: Positions) -> None:
@@ -100,10 +100,11 @@ class ReaderCluster:
                 f"{'/'.join(stream)} cannot start at a cut with segments that were not reached yet (offset below 0): "
                 f"{', '.join(map(short_segment_name, unreached))}; take one once what lies before them is read"
             )
-        await self._check_cut(stream, start)
+        await self.check_cut(stream, start)
         return start
 
-    async def _check_cut(self, stream: StreamName, cut: SegmentOffsets) -> None:
+    async def check_cut(self, stream: StreamName, cut: SegmentOffsets) -> None:
+        """``InvalidArgument`` for a cut that is not of the stream."""
         if not cut or not await self.metadata.is_cut_valid(*stream, cut):
             raise InvalidArgument(f"{dict(cut)} is not a cut of stream {'/'.join(stream)}")
 
@@ -130,7 +131,8 @@ class ReaderCluster:
     async def whole_cut(self, positions: Positions, future: Mapping[str, frozenset[int]]) -> dict[str, int]:
         """Positions of a group, with those segments at their ends that were read while a successor still waits.
 
-        ``future``: the waiting successors with the predecessors that are still to be read.
+        ``future``: the waiting successors with the predecessors that are still to be read. In a stream where that is no
+        cut, as another successor of what was read is there already, they stand in it as not reached (offset -1).
         """
         whole = dict(positions)
         for segment, waiting in future.items():
@@ -141,7 +143,15 @@ class ReaderCluster:
                 read = segment_name(name.scope, name.stream, number)
                 if read not in whole:
                     whole[read] = await self._length_of_read(read)
-        return whole
+        torn = [stream for stream in cuts_of(dict.fromkeys(future, 0)) if not await self._is_cut(stream, whole)]
+        return _with_unreached(whole, positions, future, torn) if torn else whole
+
+    async def _is_cut(self, stream: StreamName, positions: Positions) -> bool:
+        """Whether a group could begin at its positions in a stream."""
+        try:
+            return await self.metadata.is_cut_valid(*stream, cuts_of(positions)[stream])
+        except InvalidArgument:  # Of a segment that is forgotten.
+            return False
 
     async def _length_of_read(self, segment: str) -> int:
         """The length of a segment that was read to its end; 0 for one that was truncated as a whole since then."""
@@ -150,3 +160,16 @@ class ReaderCluster:
         except SegmentNotFound:
             # Nobody knows its length any more. From whichever offset, nothing of it is left to come again.
             return 0
+
+
+def _with_unreached(
+    whole: Positions, positions: Positions, future: Mapping[str, frozenset[int]], torn: Collection[StreamName]
+) -> dict[str, int]:
+    """The whole cut, and in the streams ``torn`` the positions with the waiting segments as not reached."""
+
+    def is_torn(segment: str) -> bool:
+        name = parse_segment_name(segment)
+        return (name.scope, name.stream) in torn
+
+    left = {segment: offset for segment, offset in whole.items() if segment in positions or not is_torn(segment)}
+    return left | {segment: -1 for segment in future if is_torn(segment)}

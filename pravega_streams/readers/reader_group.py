@@ -153,7 +153,11 @@ class ReaderGroup:
     # ---- positions
 
     async def get_stream_cuts(self) -> dict[StreamName, StreamCut]:
-        """The positions that the readers recorded last, one cut a stream."""
+        """The positions that the readers recorded last, one cut a stream.
+
+        In the middle of a scale that is neither split nor merge alone, segments may stand in it as not reached (offset
+        -1): no group starts there.
+        """
         return _as_stream_cuts(await group_cuts(self._cluster, await self._table.refresh()))
 
     async def publish_cuts(self, cuts: Cuts | None = None) -> None:
@@ -225,8 +229,15 @@ class ReaderGroup:
 
     async def reset_to_checkpoint(self, name: str) -> None:
         """Begin again at a complete checkpoint; as ``reset``."""
-        cuts = await self._cuts_of_checkpoint(await self._table.refresh(), name)
-        await self.reset({stream: cut.offsets for stream, cut in cuts.items()})
+        found = checkpoints.complete_one(await self._table.refresh(), name)
+        cuts = cuts_of(await self._cluster.whole_cut(found.positions, found.future))
+        if all(offset >= 0 for cut in cuts.values() for offset in cut.values()):
+            await self.reset(cuts)
+            return
+        # Such a cut does not say for which segments those that were not reached wait. The checkpoint does.
+        for stream, cut in cuts.items():
+            await self._cluster.check_cut(stream, cut)
+        await self._table.update(lambda state: transitions.reset(state, found.positions, found.future))
 
     async def _cuts_of_checkpoint(self, state: GroupState, name: str) -> dict[StreamName, StreamCut]:
         found = checkpoints.complete_one(state, name)

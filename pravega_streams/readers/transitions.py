@@ -15,7 +15,7 @@ from pravega_common.names import parse_segment_name
 from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints
 from pravega_streams.readers.balance import may_acquire
-from pravega_streams.readers.group_state import GroupMember, GroupState, Positions, StreamName
+from pravega_streams.readers.group_state import GroupMember, GroupState, Positions, cuts_of
 from pravega_streams.readers.lost_place import NewPlace, place_in
 
 Transition = Callable[[GroupState], GroupState]
@@ -150,15 +150,16 @@ def go_on_at(state: GroupState, member: GroupMember, place: NewPlace) -> GroupSt
     )
 
 
-def reset(state: GroupState, positions: Positions) -> GroupState:
-    """Begin again at a cut: all readers are offline, and the cut is the start of the group's configuration."""
-    starts: dict[StreamName, dict[int, int]] = {}
-    for segment, offset in positions.items():
-        name = parse_segment_name(segment)
-        starts.setdefault((name.scope, name.stream), {})[name.segment_id] = offset
+def reset(state: GroupState, positions: Positions, future: Successors | None = None) -> GroupState:
+    """Begin again at a cut: all readers are offline, and the cut is the start of the group's configuration.
+
+    ``future``: segments that the cut has not reached, with the ids of the predecessors that are still to be read.
+    """
+    waiting = future or {}
+    starts = cuts_of({**positions, **dict.fromkeys(waiting, -1)})
     if starts.keys() != state.config.start.keys():
         raise InvalidArgument(f"a reset needs a cut of each stream of the group: {sorted(state.config.start)}")
-    return GroupState(replace(state.config, start=starts), unassigned=dict(positions))
+    return GroupState(replace(state.config, start=starts), unassigned=dict(positions), future=dict(waiting))
 
 
 def segments_of(state: GroupState, member: GroupMember) -> Positions:

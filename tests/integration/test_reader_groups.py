@@ -239,6 +239,42 @@ async def test_a_group_begins_again_at_a_checkpoint(client: AsyncStreamClient, w
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_group_begins_again_at_a_checkpoint_between_segments_that_were_cut_anew(
+    client: AsyncStreamClient, writer_client: StreamClient
+) -> None:
+    """One of 2 segments is read and replaced, the other one is not, and of the 3 that follow one waits for it."""
+    stream, written, log = new_stream(writer_client, 2), {}, Log()
+    await asyncio.to_thread(write, writer_client, stream, written, 5)
+    await asyncio.to_thread(scale, writer_client, stream, 3)
+    await asyncio.to_thread(write, writer_client, stream, written, 5)
+    group = await client.create_reader_group(
+        SCOPE, new_name("group"), [stream], refresh_time_ms=REFRESH_MS, retention=ReaderGroupRetention.MANUAL
+    )
+    async with await group.create_reader("r") as reader:
+        held = await reader.get_segment_slice(read_time_max_s)
+        assert held is not None
+        segments_read: set[str] = set()
+        while len(segments_read) < 2:
+            piece = await reader.get_segment_slice(read_time_max_s)
+            assert piece is not None
+            log.events += [bytes(event).decode() for event in piece]
+            segments_read.add(piece.segment)
+            reader.release_segment(piece)
+        await group.initiate_checkpoint("torn")
+        await reader.refresh()
+        cut = (await group.wait_for_checkpoint("torn"))[SCOPE, stream]
+        assert sorted(cut.offsets.values())[0] == -1, "one segment is not reached"
+        assert writer_client.controller.is_cut_valid(SCOPE, stream, cut.offsets)
+        await group.publish_cuts()
+    await group.reset_to_checkpoint("torn")
+    async with await group.create_reader("r") as reader:
+        task = asyncio.create_task(read_into(reader, log))
+        await until_read(log, written)
+        log.check(written)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_client: StreamClient) -> None:
     stream, written, log = new_stream(writer_client, 2), {}, Log()
     await asyncio.to_thread(write, writer_client, stream, written, 5)

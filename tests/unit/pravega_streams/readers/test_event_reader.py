@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from controller_service.store.records import SegmentRecord
+from controller_service.store.stream_cuts import PlacedCut, is_valid
 from pravega_common.errors import (
     AlreadyExists,
     DataCorruption,
@@ -490,6 +492,45 @@ async def test_a_cut_has_a_read_segment_that_was_truncated_while_its_successor_w
     await segments.delete(S0)
     assert await group_cut(group) == {0: 0, other: 5}
     assert (await group.wait_for_checkpoint("c"))[SCOPE, STREAM].offsets == {0: 0, other: 5}
+
+
+async def test_a_group_goes_on_at_a_checkpoint_between_segments_that_were_cut_anew(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a scale of 2 segments to 3. One of the new ones is read already, and what it follows overlaps it; another
+    one waits. No cut without a segment that was not reached stands there."""
+    second, read, waiting = 7, 1 << 32 | 8, 1 << 32 | 9
+    keys = {0: (0.0, 0.5), second: (0.5, 1.0), read: (0.0, 0.3), waiting: (0.3, 1.0)}
+    records = {item: SegmentRecord(item & 0xFF, item >> 32, 0, *keys[item]) for item in keys}
+
+    async def is_cut_valid(scope: str, name: str, cut: SegmentOffsets) -> bool:
+        return is_valid(PlacedCut(dict(cut), {item: records[item] for item in cut}, {item: item >> 32 for item in cut}))
+
+    monkeypatch.setattr(stream, "is_cut_valid", is_cut_valid)
+    stream.head = {0: 0, second: 0}
+    stream.open = [read, waiting]
+    stream.following = {0: {read: (0,), waiting: (0, second)}, second: {waiting: (0, second)}}
+    for item in (second, read, waiting):
+        await segments.create_segment(segment_name(SCOPE, STREAM, item))
+        await segments.append(segment_name(SCOPE, STREAM, item), [framed(b"of %d" % (item & 0xFF))])
+    await segments.append(S0, [framed(b"of 0")])
+    await segments.seal(S0)
+    made = await ReaderGroup(group._cluster, SCOPE, "anew").create(GroupConfiguration({(SCOPE, STREAM): HEAD}, {}, 20))
+    async with await made.create_reader("r") as reader:
+        assert sorted(await take(reader, 3)) == [b"of 0", b"of 7", b"of 8"]
+        await made.initiate_checkpoint("c")
+        while not (await made.list_checkpoints())["c"]:
+            assert await reader.get_segment_slice(timeout_s=0.02) is None
+    cut = (await made.wait_for_checkpoint("c"))[SCOPE, STREAM].offsets
+    assert await is_cut_valid(SCOPE, STREAM, cut)
+    assert cut == await group_cut(made) == {second: 12, read: 12, waiting: -1}
+    for item in (second, read):
+        await segments.append(segment_name(SCOPE, STREAM, item), [framed(b"late %d" % (item & 0xFF))])
+    await made.reset_to_checkpoint("c")
+    async with await made.create_reader("r") as reader:
+        assert sorted(await take(reader, 2)) == [b"late 7", b"late 8"]
+        await segments.seal(segment_name(SCOPE, STREAM, second))
+        assert await take(reader, 1) == [b"of 9"]
 
 
 async def test_a_checkpoint_is_waited_for_before_a_group_goes_on_at_the_head(
