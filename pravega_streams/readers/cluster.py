@@ -75,6 +75,7 @@ class ReaderCluster:
                 raise StreamNotFound.of(scope, stream) from error
             positions |= {segment_name(scope, stream, number): offset for number, offset in cut.items()}
         for bounded, end in configuration.end.items():
+            _check_reached(bounded, "end", end)
             await self.check_cut(bounded, end)
         return positions
 
@@ -94,12 +95,8 @@ class ReaderCluster:
             return await self.tail_cut(*stream)
         if isinstance(start, str):
             raise InvalidArgument(f"{'/'.join(stream)} cannot start at {start!r}")
-        if unreached := [item for item, offset in start.items() if offset < 0]:
-            # A cut does not say for which of its other segments they wait.
-            raise InvalidArgument(
-                f"{'/'.join(stream)} cannot start at a cut with segments that were not reached yet (offset below 0): "
-                f"{', '.join(map(short_segment_name, unreached))}; take one once what lies before them is read"
-            )
+        # A cut does not say for which of its other segments they wait.
+        _check_reached(stream, "start", start)
         await self.check_cut(stream, start)
         return start
 
@@ -160,6 +157,14 @@ class ReaderCluster:
         except SegmentNotFound:
             # Nobody knows its length any more. From whichever offset, nothing of it is left to come again.
             return 0
+
+
+def _check_reached(stream: StreamName, verb: str, cut: SegmentOffsets) -> None:
+    if unreached := [item for item, offset in cut.items() if offset < 0]:
+        raise InvalidArgument(
+            f"{'/'.join(stream)} cannot {verb} at a cut with segments that were not reached yet (offset below 0): "
+            f"{', '.join(map(short_segment_name, unreached))}; take one once what lies before them is read"
+        )
 
 
 def _with_unreached(

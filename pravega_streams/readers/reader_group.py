@@ -156,7 +156,7 @@ class ReaderGroup:
         """The positions that the readers recorded last, one cut a stream.
 
         In the middle of a scale that is neither split nor merge alone, segments may stand in it as not reached (offset
-        -1): no group starts there.
+        -1): no group starts or ends there.
         """
         return _as_stream_cuts(await group_cuts(self._cluster, await self._table.refresh()))
 

@@ -168,12 +168,15 @@ async def next_slice(reader: EventReader) -> SegmentSlice:
     return piece
 
 
-async def test_a_start_in_segments_that_were_not_reached_is_refused(group: ReaderGroup) -> None:
+async def test_a_start_or_end_in_segments_that_were_not_reached_is_refused(group: ReaderGroup) -> None:
     """As a reader group of the Java client has them in its cuts while it reads the last of two merged segments."""
     before = group.configuration
     for start in ({0: 12, 1 << 32 | 1: -1}, {0: -1}):
-        with pytest.raises(InvalidArgument, match="were not reached yet"):
+        with pytest.raises(InvalidArgument, match=r"cannot start at .* were not reached yet"):
             await group.reset({(SCOPE, STREAM): start})
+        bounded = GroupConfiguration({(SCOPE, STREAM): HEAD}, {(SCOPE, STREAM): start})
+        with pytest.raises(InvalidArgument, match=r"cannot end at .* were not reached yet"):
+            await ReaderGroup(group._cluster, SCOPE, "bounded").create(bounded)
     assert (await group.open()).configuration == before
 
 
