@@ -85,9 +85,9 @@ class EventWriter:
         self._writers: dict[int, BlockWriter] = {}
         """By segment; all of them are among the router's."""
         self._unwritten: deque[Piece] = deque()
+        """Pieces that no writer of a segment has, in the order in which they were written: they leave first."""
         self._left_bytes = 0
         """Bytes of events whose ``write`` raised an error since nothing was left to write."""
-        """Pieces that no writer of a segment has, in the order in which they were written: they leave first."""
         self._router = self._current_router()
         self.writer_id = uuid.uuid4().hex
         self._has_noted = False
