@@ -24,7 +24,7 @@ from segment_service.storage.change_journal import ChangeJournal
 from segment_service.storage.chunk_names import ChunkId, Layout
 from segment_service.storage.epoch_marks import EpochMarks
 from segment_service.storage.foreign_owners import ForeignOwners
-from segment_service.storage.full_sweep import FullSweep
+from segment_service.storage.full_sweep import FullSweep, no_segment
 from segment_service.storage.garbage import GarbageCollector
 from segment_service.storage.manifest_store import ManifestStore
 from segment_service.storage.segment_sweep import SegmentSweep, Swept
@@ -119,10 +119,7 @@ class OrphanSweeper(Service):
             found = await self._read_journals()
             swept = Swept(0, 0)
             if not self._marks.has_journals or found.unreadable:
-                swept = await self._full.sweep()
-                if not self._marks.has_journals:
-                    self._marks.has_journals = True
-                    await self._marks.renew()
+                swept = await self._sweep_all()
             segment_ids = sorted(set().union(*found.segment_ids.values()))
             for segment_id in segment_ids:
                 await self._segments.announce_missing(segment_id)
@@ -136,6 +133,19 @@ class OrphanSweeper(Service):
         if self._garbage.dropped_names == dropped_before:
             self._garbage.discard_last(found.no_more_needed(self._segments.left))
         self._segments.check_complete()
+        return swept
+
+    async def _sweep_all(self) -> Swept:
+        """Sweep all segments; later owners trust journals. Those that name what is damaged now are lost or were never
+        written, so this epoch names it for them."""
+        swept = await self._full.sweep()
+        damaged = [segment_id for segment_id in self._segments.damaged if segment_id != no_segment]
+        if damaged:
+            async with self._journal.noted(*damaged, is_lasting=True):
+                pass
+        if not self._marks.has_journals:
+            self._marks.has_journals = True
+            await self._marks.renew()
         return swept
 
     async def _read_journals(self) -> _Found:

@@ -115,6 +115,11 @@ class SegmentSweep:
         """The segments that could not be judged yet: what names them for a sweep must stay."""
         return self._left
 
+    @property
+    def damaged(self) -> Collection[int]:
+        """The segments of which something is damaged, and that were not judged."""
+        return self._damaged
+
     def check_complete(self) -> None:
         """``MergeUnfinished`` if segments were left."""
         if self._left:

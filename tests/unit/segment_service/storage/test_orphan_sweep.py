@@ -792,6 +792,30 @@ async def test_a_damaged_tombstone_ends_no_sweep_of_all(owners: Owners) -> None:
     assert not owners.names("d")
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+async def test_a_damaged_segment_that_a_sweep_of_all_left_out_is_looked_at_by_later_owners(
+    owners: Owners, is_restored: bool
+) -> None:
+    """No journal names it: it was damaged itself, or there was none."""
+    one = await owners.open_and_sweep()
+    await one.write(7, 0, [b"kept"])
+    await collect_all(one)
+    await crash_at(rolling_storage.WRITE_CHUNK_STORED, one.write(7, 4, [b"lost"]))
+    for journal in owners.names("j"):
+        owners.chunks.objects[journal] = b"PVCJ and something else" * 3
+    if is_restored:
+        await owners.chunks.delete_all(owners.names("j"))
+    damage(owners, 7)
+    two = await owners.open(trusts_journals=not is_restored)
+    await two.sweeper.sweep()
+    await collect_all(two)
+    assert len(owners.names("d")) == 2
+    damage(owners, 7)
+    three = await owners.open_and_sweep()
+    assert len(owners.names("d")) == 1
+    assert await three.read(7, 0, 4) == b"kept"
+
+
 async def test_a_damaged_manifest_that_a_sweep_by_journals_finds_is_reported(owners: Owners) -> None:
     one = await owners.open_and_sweep()
     await merged(one, 7, 8)
