@@ -60,6 +60,9 @@ removal_time_s: Final = 1.0
 """Time for which removals wait for a flush that somebody asks for, before they have one of their own: each costs two
 puts and, later, two deletions."""
 
+retry_delay_max_s: Final = 60.0
+"""Longest time before removals whose flush failed are flushed again, if nothing else is meanwhile."""
+
 waiting_removals_max: Final = 20_000
 """Removals that wait for a flush; with more of them, each waits until it is done."""
 
@@ -155,6 +158,8 @@ class SharedObjects:
         self._flushing: asyncio.Task[None] | None = None
         self._flush_timer: asyncio.Task[None] | None = None
         """Begins a flush for removals when their time is over."""
+        self._failures = 0
+        """Flushes that failed since the last one that was done."""
         self._next_flush_s = -math.inf
         self._log = structlog.get_logger(service="shared-objects", container=layout.prefix)
 
@@ -311,11 +316,15 @@ class SharedObjects:
         self._waiting.append(_Waiting(((key, None),), None))
         if len(self._waiting) >= group_changes_max:
             self._begin_flush()
-        elif self._flush_timer is None or self._flush_timer.done():
+        else:
+            self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        if self._waiting and (self._flush_timer is None or self._flush_timer.done()):
             self._flush_timer = asyncio.get_running_loop().create_task(self._flush_later())
 
     async def _flush_later(self) -> None:
-        await self._clock.sleep(removal_time_s)
+        await self._clock.sleep(min(retry_delay_max_s, removal_time_s * 2**self._failures))
         if self._waiting:
             self._begin_flush()
 
@@ -325,7 +334,8 @@ class SharedObjects:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
-        """Flush while a flush is due, or until one fails. Removals that it left wait for the next one that is begun."""
+        """Flush while a flush is due, or until one fails. Removals that it left wait for the next one that is begun, or
+        for a while."""
         while self._waiting and self._is_flush_due:
             pause_s = self._next_flush_s - self._clock.monotonic_s()
             if pause_s > 0:
@@ -340,8 +350,11 @@ class SharedObjects:
                     raise
                 if not is_told:
                     self._log.warning("removals of shared objects wait", error=str(error), count=len(self._waiting))
+                self._failures = min(self._failures + 1, 10)
+                self._plan_flush()
                 return
             else:
+                self._failures = 0
                 for key, value in itertools.chain.from_iterable(one.changes for one in group):
                     if value is None:
                         self._removed.pop(key, None)

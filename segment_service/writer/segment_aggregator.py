@@ -362,8 +362,7 @@ class SegmentAggregator:
         if isinstance(item, Sealing):
             return self.stored is not None and self.stored.is_sealed
         if isinstance(item, Truncation):
-            start = self.stored.start_offset if self.stored is not None else 0
-            return item.offset <= start
+            return not item.offset  # one that was found may go back: the step makes sure that it stays
         return False
 
 

@@ -24,7 +24,7 @@ FOUND_BY = {
     "older-log-is-used": 0,
     "emptied-log-starts-afresh": 11,
     "full-tier1-stays-full": 239,
-    "damage-stops-the-container": 7,
+    "damage-stops-the-container": 24,
 }
 """The seed that finds an old defect, in its family."""
 

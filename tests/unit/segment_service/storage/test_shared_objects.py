@@ -634,3 +634,24 @@ async def test_removals_that_could_not_be_flushed_are_flushed_later(
                 await storage.write(1, 4, [b"more"])
     assert await storage.shared.settle()
     assert await names_in(await owners.open(), LAYOUT.chunks) == []
+
+
+async def test_removals_that_could_not_be_flushed_need_nothing_else_to_be_tried_again(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_objects, "removal_time_s", 0.01)
+    failed = 0
+
+    async def refuse(changes: object, stamp: object) -> None:
+        nonlocal failed
+        failed += 1
+        raise Unavailable("Tier 2 is away")
+
+    storage = await removing_owner(owners)
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.shared._map, "flush", refuse)  # private: the map of the owner
+        await eventually(lambda: failed > 2, "a flush that failed is tried again")
+    before = storage.shared.flushes
+    await eventually(lambda: storage.shared.flushes > before, "the removals are flushed")
+    assert not storage.shared._removed  # private: what a later owner would find again
+    assert len(await names_in(await owners.open(), LAYOUT.manifests)) == 2

@@ -109,10 +109,19 @@ def test_seal_and_truncation_follow_the_data() -> None:
 
 def test_what_tier_2_has_already_is_left_out() -> None:
     one = aggregator((1, 0, 10), stored=state(10, 6, is_sealed=True))
-    one.truncate(2, 4, 0.0, 0)
-    one.truncate(3, 6, 0.0, 0)
-    one.seal(4, 0.0, 0)
+    one.truncate(2, 0, 0.0, 0)
+    one.seal(3, 0.0, 0)
     assert next_step(one) is None
+    assert one.is_idle
+
+
+def test_a_truncation_that_tier_2_has_already_is_a_step_that_makes_it_stay() -> None:
+    one = aggregator((1, 0, 10), stored=state(10, 6))
+    one.truncate(2, 4, 0.0, 0)
+    truncation = next_step(one)
+    assert truncation == Truncation(2, 0.0, 0, 4)
+    one.finished(truncation)
+    assert one.stored == state(10, 6)
     assert one.is_idle
 
 
