@@ -320,7 +320,7 @@ class MetadataManager:
             try:
                 await self._client.group_of(plog_id).delete(plog_id, self._container_id, self.epoch)
             except PravegaError as error:
-                if error.outcome is Outcome.REJECTED:
+                if error.outcome is Outcome.REJECTED and not isinstance(error, DataCorruption):
                     raise
                 self._log.warning("an old metadata plog was not deleted", plog_id=text, error=str(error))
                 return

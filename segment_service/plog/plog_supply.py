@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from pravega_common.errors import Outcome, PravegaError
+from pravega_common.errors import DataCorruption, Outcome, PravegaError
 from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
@@ -134,12 +134,13 @@ class PlogSupply:
             self._proposed.popleft()
 
     async def free(self, plog_id: PlogId) -> bool:
-        """Delete a plog that no record names; false if that fails: the next owner's clean-up does it."""
+        """Delete a plog that no record names; false if that fails: the next owner's clean-up does it. Servers that lost
+        their data had nothing there that the log needs."""
         try:
             await self._client.group_of(plog_id).delete(plog_id, self._container_id, self._epoch)
             return True
         except PravegaError as error:
-            if error.outcome is Outcome.REJECTED:
+            if error.outcome is Outcome.REJECTED and not isinstance(error, DataCorruption):
                 raise
             self._log.warning("a plog was not deleted", plog_id=str(plog_id), error=str(error))
             return False

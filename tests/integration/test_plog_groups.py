@@ -147,6 +147,23 @@ async def test_a_group_that_the_settings_no_longer_name_is_read_and_gets_nothing
     assert world.logs[-1].groups == {"b"}
 
 
+async def test_a_server_that_lost_what_is_truncated_ends_no_log(world: TwoGroups) -> None:
+    history = WriterHistory(0)
+    await write_frames(await world.open(), history, 30, sizes=(FRAME,))
+    assert _members(world, "a")
+    world.groups = world.groups[1:]
+    world.choice = ChoiceByUse(world.groups)
+    log = await world.open()
+    more = WriterHistory(1)
+    await write_frames(log, more, 60, sizes=(FRAME,))
+    world.servers["a"].call("FLUSHALL")
+    await asyncio.to_thread(world.servers["a"].restart_after_kill)
+    await log.truncate(more.acked[50])
+    await write_frames(log, more, 5, sizes=(FRAME,))
+    assert (more.error, len(more.acked)) == (None, 65)
+    assert len(await read_entries(await world.open())) == 15
+
+
 async def test_a_group_that_the_settings_no_longer_name_is_no_loss_to_who_reads_the_log(world: TwoGroups) -> None:
     """The doctor and a backup know the groups of the settings alone."""
 
