@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -269,8 +270,11 @@ class ContainerFiles:
             failpoint(FILE_NAMED)
             self._state = self._state_file.write(replace(state, last_number=number, acked=entries))
             failpoint(FILE_RECORDED)
-        except BaseException:
+        except BaseException as error:
             plog.close()
+            if isinstance(error, DiskFull):  # it took space ahead, which others may need
+                with suppress(OSError):
+                    self._files.remove(temporary)
             raise
         self._plogs[number] = header
         return plog

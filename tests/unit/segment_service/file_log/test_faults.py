@@ -113,6 +113,7 @@ async def test_a_disk_without_room_for_one_more_name_is_waited_for(
         full = asyncio.ensure_future(log.wait_full())
         await asyncio.wait({full, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         assert log.is_full and not waiting.done()
+        assert not (tmp_path / "c1" / "plog.new").exists(), "it keeps what others may need"
         monkeypatch.setattr(files, refused, call)
         await clock.advance(2)
         address = await asyncio.wait_for(waiting, 10)
