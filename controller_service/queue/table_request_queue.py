@@ -306,15 +306,17 @@ class TableRequestQueue(Service):
 
 
 def _stored_request(table_key: str, value: bytes) -> Request:
+    """The request under a key; ``DataCorruption`` for anything else."""
     stored = decode(StoredRequest, value)
-    request_id = table_key.split("/", 2)[2]
-    return Request(request_id, stored.kind, stored.key, _payload(stored.payload))
+    try:
+        request_id = table_key.split("/", 2)[2]
+        payload = json.loads(stored.payload)
+    except (IndexError, ValueError) as error:
+        raise DataCorruption(f"request {table_key}: its key or its payload is wrong: {error}") from error
+    if not isinstance(payload, dict):
+        raise DataCorruption(f"request {table_key}: its payload is no object: {stored.payload[:80]!r}")
+    return Request(request_id, stored.kind, stored.key, payload)
 
 
 def _payload_text(payload: dict[str, Any]) -> str:
     return json.dumps(payload, separators=(",", ":"))
-
-
-def _payload(text: str) -> dict[str, Any]:
-    payload: dict[str, Any] = json.loads(text)
-    return payload

@@ -10,8 +10,10 @@ import pytest
 from controller_service.errors import WaitTimedOut
 from controller_service.queue import handler_slots, table_request_queue
 from controller_service.queue.request_queue import Answer, AnsweringHandler, Handler, Postpone, Request
-from controller_service.queue.table_request_queue import TableRequestQueue
+from controller_service.queue.table_request_queue import REQUESTS_TABLE, StoredRequest, TableRequestQueue
 from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.serializer import encode
+from controller_service.store.versioned_store import ABSENT
 from pravega_common.errors import InvalidArgument, Throttled, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import SystemClock
 from tests.support.eventually import eventually
@@ -195,6 +197,32 @@ async def test_what_a_dead_owner_left_is_adopted_in_order(tables: InMemoryVersio
     assert done == [0, 1, 2, 3, 4, 5]
     assert await requests_left(tables) == 0
     await second.stop()
+
+
+@pytest.mark.parametrize(
+    ("table_key", "payload"),
+    [
+        ("dead/0000/id-0", "{not JSON"),
+        ("dead/0000/id-0", "[]"),
+        ("dead/0000", "{}"),
+        ("dead", "{}"),
+    ],
+)
+async def test_a_stored_request_that_cannot_be_read_keeps_no_other_back(
+    tables: InMemoryVersionedStore, done: list[int], table_key: str, payload: str
+) -> None:
+    async def handler(request: Request) -> None:
+        done.append(request.payload["number"])
+
+    await tables.create_table(REQUESTS_TABLE)
+    await tables.put(REQUESTS_TABLE, table_key, encode(StoredRequest("work", "scope/stream", payload)), ABSENT)
+    good = encode(StoredRequest("work", "scope/stream", '{"number":1}'))
+    await tables.put(REQUESTS_TABLE, "dead/0001/id-1", good, ABSENT)
+    queue = await started(tables, "two", handler)
+    await eventually(lambda: done == [1], "the other request is adopted")
+    assert await queue.sweep() == 0
+    assert await tables.get(REQUESTS_TABLE, table_key) is not None, "it stays for who repairs it"
+    await queue.stop()
 
 
 async def test_requests_of_the_living_are_left_alone(tables: InMemoryVersionedStore, done: list[int]) -> None:
