@@ -7,7 +7,6 @@ anything is registered, and every step may be made again.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +20,7 @@ from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceG
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, SEGMENT_STORE_KIND
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.plog_census import CopyFacts, ServerCensus, copies_of, take_census
+from segment_service.maintenance.restore_claim import claimed
 from segment_service.plog.cluster_registration import AskServer, register_groups, server_identity_key
 from segment_service.plog.metadata_manager import stream_name as metadata_stream
 from segment_service.plog.metadata_records import FullRecord
@@ -30,7 +30,6 @@ from segment_service.storage.chunk_names import Layout
 from segment_service.store import marked_container_counts
 
 LOCK: Final = "rebuild-cpo"
-lock_ms: Final = 600_000
 LOST_IDENTITY: Final = "lost"
 """On record for a server that has no identity of its own: it lost its data, and no server ever shows this."""
 
@@ -124,22 +123,25 @@ class CPORebuild:
         ``ConfigurationError`` if the CPO has other registrations, unless ``replace``: they are replaced then, each by
         compare-and-set.
         """
-        holder = secrets.token_hex(8)
-        if not await self._cpo.try_lock(LOCK, holder, lock_ms):
-            raise ConfigurationError("somebody else is rebuilding this CPO; wait for the end of that")
-        try:
-            await self._refuse_running_stores()
-            await self._refuse_registrations(plan, replace=replace)
-            await self._set_constant(CONTAINER_COUNT_KEY, str(len(plan.containers)), replace=replace)
-            for key, identity in plan.identities:
-                await self._set_constant(key, identity, replace=replace)
-            failpoint(IDENTITIES_SET)
-            await register_groups(self._cpo, plan.cluster_name, plan.groups, ask)
-            failpoint(CLUSTER_REGISTERED)
-            for container, registered in zip(plan.containers, plan.registered, strict=True):
-                await self._register(container, registered)
-        finally:
-            await self._cpo.unlock(LOCK, holder)
+        await claimed(
+            self._cpo,
+            self._clock,
+            lambda: self._carry_out(plan, ask, replace=replace),
+            lock=LOCK,
+            doing="rebuilding this CPO",
+        )
+
+    async def _carry_out(self, plan: ClusterPlan, ask: AskServer, *, replace: bool) -> None:
+        await self._refuse_running_stores()
+        await self._refuse_registrations(plan, replace=replace)
+        await self._set_constant(CONTAINER_COUNT_KEY, str(len(plan.containers)), replace=replace)
+        for key, identity in plan.identities:
+            await self._set_constant(key, identity, replace=replace)
+        failpoint(IDENTITIES_SET)
+        await register_groups(self._cpo, plan.cluster_name, plan.groups, ask)
+        failpoint(CLUSTER_REGISTERED)
+        for container, registered in zip(plan.containers, plan.registered, strict=True):
+            await self._register(container, registered)
 
     async def _register(self, container: ContainerFacts, registered: str | None) -> None:
         if container.metadata_plog is None:

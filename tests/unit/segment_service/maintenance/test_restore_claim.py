@@ -73,7 +73,7 @@ async def test_one_that_lost_its_claim_stops(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(scene.cpo, "try_lock", taken)
     await scene.clock.advance(61)
-    with pytest.raises(Unavailable, match="somebody else restores"):
+    with pytest.raises(Unavailable, match="somebody else is restoring this cluster now"):
         await work
     assert scene.restart.is_stopped
 
@@ -90,6 +90,6 @@ async def test_one_stops_before_its_claim_runs_out_while_the_cpo_is_away(monkeyp
         await scene.clock.advance(60)
     assert not work.done()
     await scene.clock.advance(60)
-    with pytest.raises(Unavailable, match="others may restore soon"):
+    with pytest.raises(Unavailable, match="others may be restoring this cluster soon"):
         await work
     assert scene.restart.is_stopped
