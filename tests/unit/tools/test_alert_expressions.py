@@ -108,6 +108,35 @@ def test_many_small_appends_near_their_limit_are_told_as_bytes_are() -> None:
     assert values(near, page.format(700_000, 700_000_000)) == []
 
 
+def expression_of(alert: str) -> str:
+    return next(rule["expr"] for rule in alerts() if rule["alert"] == alert)
+
+
+def test_a_container_that_fails_again_and_again_is_told_also_while_it_is_well() -> None:
+    """It fails once in a while, on one store or the other, and is well at each second look."""
+    again, now = expression_of("ContainersKeepFailing"), expression_of("ContainerFailed")
+    told, failed = Samples([again]), Samples([now])
+    for minute in range(30):
+        for store in range(2):
+            failures = min(minute, 15) // 2 if store == 0 else min(minute, 15) // 3
+            page = f"pravega_store_container_failures_total {failures}\n"
+            if minute % 2:
+                page += 'pravega_store_problem{code="container-failed"} 1\n'
+            for samples in (told, failed):
+                samples.add("pravega-segment-store", f"store-{store}", 60.0 * minute, page)
+        if 2 < minute <= 19:
+            assert list(evaluate(again, told)) == [frozenset({("job", "pravega-segment-store")})]
+        elif minute > 20:
+            assert not evaluate(again, told), "the last failure is long ago"
+        assert bool(evaluate(now, failed)) == bool(minute % 2), "it does not last"
+
+
+def test_open_files_of_other_programs_are_not_told() -> None:
+    expression, page = expression_of("OpenFilesNearLimit"), "process_open_fds 95\nprocess_max_fds 100\n"
+    for job, is_ours in (("pravega-segment-store", True), ("pravega-controller", True), ("node", False)):
+        assert bool(evaluate(expression, scraped(expression, page, job=job))) == is_ours
+
+
 def test_a_subscriber_that_reads_less_than_is_written() -> None:
     expression = next(rule["expr"] for rule in alerts() if rule["alert"] == "SubscriberFallsBehind")
     page = (
