@@ -16,6 +16,7 @@ from prometheus_client import Counter, Histogram
 from controller_service.api.grpc.call_limits import peer_host
 from controller_service.api.grpc.decoding import Undecodable, decoded
 from controller_service.api.grpc.handlers import Behaviour
+from controller_service.api.grpc.method_access import METHODS
 from controller_service.api.refused_calls import RefusedCalls
 from controller_service.errors import (
     IllegalState,
@@ -79,6 +80,8 @@ CALLS: Final = Histogram(
 FAILURES: Final = Counter(
     "pravega_controller_call_failures", "gRPC calls that ended with an error", ["method", "status"]
 )
+DEFECTS: Final = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS)
+"""The statuses that no client brings about by itself: an alert asks how often calls end with them."""
 
 log = structlog.get_logger(service="grpc-api")
 
@@ -102,6 +105,9 @@ class ErrorMapping(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def __init__(self, refused: RefusedCalls) -> None:
         self._refused = refused
+        for method in METHODS:  # a series that begins with a burst of failures would not be seen to grow by them
+            for status in DEFECTS:
+                FAILURES.labels(method.rpartition("/")[2], status.name)
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
