@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Final
 
 from controller_service.cluster.balancer import balance
@@ -36,8 +37,8 @@ class AssignmentLeader(Service):
         self._clock = clock
         self._stores_seen: frozenset[str] = frozenset()
         self._stores_since_s = 0.0
-        self._touched_s: float | None = None
-        """When the oracle answered last."""
+        self._touched: tuple[float, float] | None = None
+        """When the oracle answered last: by the clock of leases, and by the time of day."""
         self._spared_until_s = float("-inf")
         """Until then a store without a lease keeps its containers."""
         self._retry_delays_s: dict[int, float] = {}
@@ -81,11 +82,13 @@ class AssignmentLeader(Service):
 
     def _note_touch(self) -> None:
         """An oracle that was away took no renewals either, and a lease may have been close to the next of them: a store
-        that runs on may come to its own only after this, and has the time of a lease for it."""
-        now_s, lease_s = self._clock.monotonic_s(), self._lease_ms / 1000
-        if self._touched_s is not None and now_s - self._touched_s > lease_s * (1 - 1 / renewals_per_lease):
-            self._spared_until_s = now_s + lease_s
-        self._touched_s = now_s
+        that runs on may come to its own only after this, and has the time of a lease for it. So it is behind a sleep of
+        the machine, which only the time of day shows."""
+        now, lease_s = (self._clock.monotonic_s(), self._clock.wall_ms() / 1000), self._lease_ms / 1000
+        passed_s = max(map(operator.sub, now, self._touched or now))
+        if passed_s > lease_s * (1 - 1 / renewals_per_lease):
+            self._spared_until_s = now[0] + lease_s
+        self._touched = now
 
     def _wanted(self, stores: dict[str, Member], assignment: Assignment) -> dict[int, str]:
         """Containers without a living owner are assigned at once; others move only once the stores are settled.

@@ -32,6 +32,10 @@ class ManualClock:
         heapq.heappush(self._sleepers, (self._now_s + delay_s, next(self._tickets), waiter))
         await waiter
 
+    def suspend(self, slept_s: float) -> None:
+        """The machine sleeps: only the time of day goes on."""
+        self._wall_offset_ms += int(slept_s * 1000)
+
     async def advance(self, delta_s: float) -> None:
         """Moves time forward, waking sleepers in order and letting each run before the next."""
         target_s = self._now_s + delta_s

@@ -108,6 +108,27 @@ async def test_a_store_whose_lease_alone_ran_out_keeps_its_containers_while_ther
     assert set((await cluster.owners()).values()) == {"b"}
 
 
+async def test_behind_a_sleep_of_the_machine_the_first_store_to_renew_does_not_get_all(cluster: Cluster) -> None:
+    """All leases ran out by the time of day, and the clock of leases stood still."""
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    before = await cluster.owners()
+    cluster.clock.suspend(3_600)
+    await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "b")
+    await cluster.join("a")
+    await cluster.leader.round()
+    assert await cluster.owners() == before
+    await cluster.join("b")
+    await cluster.settle()
+    assert await cluster.owners() == before
+    await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "b")
+    for _ in range(6):
+        await cluster.clock.advance(2)
+        await cluster.leader.round()
+    assert set((await cluster.owners()).values()) == {"a"}
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 @pytest.mark.parametrize("outage_s", [7, 61])
 async def test_behind_an_outage_of_the_oracle_stores_have_a_lease_time_to_come_back(
