@@ -2,7 +2,7 @@
 
 Two passes. The first reads the manifests of segments that have chunks written for others (their names say so), notes
 those chunks, and announces the owner (foreign_owners.py). The second looks at each segment's chunks of earlier epochs:
-those that neither the segment's own manifest nor the notes name are orphans.
+those that neither the segment's own manifest nor the notes name, nor an announced owner lists, are orphans.
 
 A segment that has fewer bytes than its container knows of has lost manifests. Its chunks are kept, for an operator may
 restore them; if it may have had chunks written for others, no chunk is judged at all. The first pass goes on all the
@@ -163,13 +163,20 @@ class FullSweep:
         return found
 
     async def _discard_orphans(self, segment_id: int, chunks: list[ChunkId]) -> int:
-        async with self._manifests.lock(segment_id):
-            try:
+        """Discard those that nobody lists. An announced owner of some may have lost the manifest that lists them, so
+        that the first pass did not see it in the one before: then none of the segment's is judged."""
+        try:
+            async with self._manifests.lock(segment_id):
                 view = await self._segments.checked_view(segment_id)
-            except (DataCorruption, MergeUnfinished) as error:
-                self._segments.skip(segment_id, error)
+            if {chunk.id for chunk in view.chunks}.issuperset(chunks):
                 return 0
-            return await self._segments.discard_orphans(view, chunks)
+            elsewhere = await self._segments.listed_elsewhere(segment_id)
+            async with self._manifests.lock(segment_id):
+                view = await self._segments.checked_view(segment_id)
+                return await self._segments.discard_orphans(view, [chunk for chunk in chunks if chunk not in elsewhere])
+        except (DataCorruption, MergeUnfinished) as error:
+            self._segments.skip(segment_id, error)
+            return 0
 
     async def _grouped(self, prefix: str) -> AsyncIterator[tuple[int, list[str]]]:
         """Names below the prefix by segment."""

@@ -172,7 +172,7 @@ class SegmentSweep:
     async def sweep(self, segment_id: int) -> Swept:
         """Give what is left of the segment to the garbage collector. ``Fenced`` if a later owner wrote any of it."""
         try:
-            elsewhere = await self._listed_elsewhere(segment_id)
+            elsewhere = await self.listed_elsewhere(segment_id)
             chunks = await self._earlier_chunks(segment_id)
             async with self._manifests.lock(segment_id):
                 view = await self.checked_view(segment_id)
@@ -201,7 +201,7 @@ class SegmentSweep:
             self._damaged.add(segment_id)
             self._log.warning("a damaged segment is not swept", segment=segment_id, error=str(error))
 
-    async def _listed_elsewhere(self, segment_id: int) -> set[ChunkId]:
+    async def listed_elsewhere(self, segment_id: int) -> set[ChunkId]:
         """The chunks written for the segment that others list. Announcements of those that list none are discarded."""
         listed: set[ChunkId] = set()
         announced: dict[int, list[str]] = {}

@@ -764,6 +764,27 @@ async def test_damaged_manifests_that_a_sweep_of_all_finds_are_all_reported_and_
     assert [await two.read(target_id, 0, 6) for target_id in (7, 9, 11)] == [b"intoit"] * 3
 
 
+@pytest.mark.parametrize("target_id", [7, 9])
+async def test_a_sweep_of_all_keeps_moved_chunks_where_the_manifest_that_lists_them_is_lost(
+    owners: Owners, target_id: int
+) -> None:
+    """The one before it, on which it was based, is there, and lists no chunk of others."""
+    one = await owners.open_and_sweep()
+    await merged(one, target_id, 8)
+    before, lost = owners.names("m")
+    assert [LAYOUT.parse_manifest(name).kind.is_foreign for name in (before, lost)] == [False, True]
+    data = owners.chunks.objects[lost]
+    await owners.chunks.delete_all([lost])
+    two = await owners.open(trusts_journals=False)
+    two.watch_damage(Lengths(**{f"s{target_id}": 6}), lambda *damaged: None)
+    assert await two.sweeper.sweep() == (0, 0)
+    assert two.unswept_segments == 2
+    await collect_all(two)
+    await owners.chunks.put(lost, [data])
+    three = await owners.open_and_sweep()
+    assert await three.read(target_id, 0, 6) == b"intoit"
+
+
 async def test_a_sweep_of_all_ends_where_very_many_are_damaged(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full_sweep, "left_out_max", 2)
     one = await owners.open_and_sweep()
