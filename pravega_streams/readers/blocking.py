@@ -175,8 +175,8 @@ class BlockingReaderGroup:
         return self._group.configuration
 
     def create_reader(self, reader_id: str) -> BlockingEventReader:
-        """Add a reader; ``AlreadyExists`` while one of that name is online. One that an interrupt (Ctrl-C) keeps the
-        caller from getting leaves again."""
+        """Add a reader; ``AlreadyExists`` while one of that name is online. An interrupt (Ctrl-C) of this call makes it
+        leave again; one behind it, before the body of ``with``, leaves it online: ``reader_offline`` takes it out."""
         made: list[EventReader] = []
         turn = asyncio.Lock()
 
