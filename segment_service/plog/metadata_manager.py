@@ -131,6 +131,49 @@ class MetadataManager:
             raise DataCorruption(f"metadata plog {plog_id} of container {self._container_id} is empty")
         return state, end
 
+    async def refuse_older_records(self, stream: str) -> None:
+        """``DataCorruption`` if a plog shows that a stream went on behind the records that were read, as where the CPO
+        came back older and names a metadata plog that was replaced since. Nothing is changed.
+
+        Only a plog that is recorded as the last one of its stream is ever sealed, and numbers are given out once: one
+        that is sealed and has a number that no record has given out was recorded elsewhere. A log that was begun again
+        counts from 0; what it left behind is of an earlier epoch.
+        """
+        record = self.state.streams[stream]
+        try:
+            oldest = (await self._client.group_of(record.last.plog_id).header(record.last.plog_id)).epoch
+        except PlogMissing:
+            return  # the recovery says so
+        named = self.plogs()
+        for group in self._client.groups:
+            try:
+                left = [one for one in await group.list_plogs(self._container_id) if one not in named]
+                later = [one for one in left if await self._is_later(group, one, stream, record.next_number, oldest)]
+            except PravegaError as error:  # the records name none there, or the recovery says what is wrong with it
+                self._log.warning("a group does not say which plogs it has", group=group.name, error=str(error))
+                continue
+            if later:
+                raise DataCorruption(
+                    f"container {self._container_id}: plog {later[0]} was written to, but the metadata plog "
+                    f"{self._registered} knows of none after number {record.next_number - 1}: an older copy of the CPO "
+                    "came back. Nothing was written. Give its Redis the newest copy of its append-only file, or run "
+                    "pravega-spark cluster rebuild-cpo --replace"
+                )
+
+    async def _is_later(
+        self, group: PersistenceGroupClient, plog_id: PlogId, stream: str, number_min: int, epoch_min: int
+    ) -> bool:
+        if plog_id.cluster != self._client.cluster_name:
+            return False
+        try:
+            header = await group.header(plog_id)
+            if header.stream != stream or header.number < number_min or header.epoch < epoch_min:
+                return False
+            status = await group.status(plog_id)
+        except PlogMissing:
+            return False
+        return status is not None and bool(status.sealed)
+
     async def start_plog(self, state: FullRecord) -> None:
         """Make ``state`` durable as the full record of a new metadata plog and register that in the CPO."""
         async with self._lock:

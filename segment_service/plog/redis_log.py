@@ -219,6 +219,8 @@ class RedisDataLog:
         manager = self._manager = MetadataManager(self._container_id, client, self._cpo, self._clock)
         known = await self._load_metadata(manager, epoch_min)
         record = manager.state.streams.get(stream_name, StreamRecord())
+        if record.plogs:
+            await manager.refuse_older_records(stream_name)
         chain, sealed = await self._recover_end(client, manager.epoch, record)
         number = record.next_number
         group = client.choose_group(self._container_id)

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import ConfigurationError, Fenced, Unavailable, UnknownOutcome, VersionConflict
+from pravega_common.errors import (
+    ConfigurationError,
+    DataCorruption,
+    Fenced,
+    Unavailable,
+    UnknownOutcome,
+    VersionConflict,
+)
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from segment_service.plog import metadata_manager
+from segment_service.plog.metadata_manager import MetadataManager
 from segment_service.plog.metadata_records import MetadataRecord
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_log import RedisDataLog
@@ -244,3 +252,46 @@ async def test_plogs_of_hand_overs_that_could_not_be_recorded_have_an_end(own_re
         plogs = await group.list_plogs(1)
         assert len(plogs) <= 3 + number + 1, f"{len(plogs)} plogs after {number + 1} hand-overs"
     await log.close()
+
+
+class OlderCPO(InMemoryCPO):
+    """Shows what it showed at the time of ``keep``, once it ``comes_back``."""
+
+    def keep(self) -> None:
+        self.kept = dict(self._metadata_plogs)
+
+    def comes_back(self) -> None:
+        self._metadata_plogs = self.kept
+
+
+async def test_a_cpo_that_came_back_older_loses_no_frames(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata plog that it names was replaced since, and is there yet: a server missed its deletion, or came back
+    older as well. It knows nothing of the plogs in which the log went on."""
+
+    async def missed(self: object, plog_ids: object) -> None: ...
+
+    monkeypatch.setattr(MetadataManager, "_delete_old", missed)
+    cpo = OlderCPO()
+    await cpo.put_persistence_cluster(PersistenceCluster("test", (PersistenceGroup("group-0", (own_redis.address,)),)))
+    log = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await log.initialize()
+    history = WriterHistory(0)
+    await write_frames(log, history, 20, sizes=(200_000,))
+    cpo.keep()
+    manager = log._required_manager()
+    await manager.start_plog(manager.state)
+    await write_frames(log, history, 40, sizes=(200_000,))
+    await log.close()
+    newest = dict(cpo._metadata_plogs)
+    cpo.comes_back()
+    older = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    with pytest.raises(DataCorruption, match="an older copy of the CPO came back"):
+        await older.initialize()
+    await older.close()
+    cpo._metadata_plogs = newest
+    whole = RedisDataLog(1, "store", cpo, "test", SETTINGS)
+    await whole.initialize()
+    check_history(await read_entries(whole), [history])
+    await whole.close()
