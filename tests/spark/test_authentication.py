@@ -117,14 +117,13 @@ def metrics_of(cluster: StandaloneProcess) -> str:
 def secrets_of(cluster: StandaloneProcess, checkpoint: Path, sink: Sink) -> dict[str, tuple[bytes, ...]]:
     """All that must not be seen, in the forms in which it could be."""
     kept = (checkpoint / FILE_NAME).read_text().split()[2]
-    shown = cluster.folder / "data"
-    [minio] = [file for file in shown.rglob("*credentials*") if file.is_file()]
+    minio = cluster.folder / "data" / "minio" / "credentials"
     return {
         "password": (PASSWORD.encode(), base64.b64encode(PASSWORD.encode())[:-4]),
         "header": tuple(BasicCredentials(user, PASSWORD).header().encode().split()[1] for user in USERS),
         "delegation token": (b"eyJ",),
         "secret of the sink": (kept.encode(), bytes.fromhex(kept)),
-        "secret of Tier 2": (minio.read_text().split()[1].encode(),),
+        "secret of Tier 2": (minio.read_bytes().split()[1],),
     }
 
 
