@@ -22,9 +22,9 @@ from tests.support.repository import ROOT
 SEEDS = 16
 FOUND_BY = {
     "older-log-is-used": 0,
-    "emptied-log-starts-afresh": 11,
+    "emptied-log-starts-afresh": 23,
     "full-tier1-stays-full": 239,
-    "damage-stops-the-container": 24,
+    "damage-stops-the-container": 9,
 }
 """The seed that finds an old defect, in its family."""
 
