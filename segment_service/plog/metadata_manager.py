@@ -144,21 +144,28 @@ class MetadataManager:
             oldest = (await self._client.group_of(record.last.plog_id).header(record.last.plog_id)).epoch
         except PlogMissing:
             return  # the recovery says so
-        named = self.plogs()
         for group in self._client.groups:
             try:
-                left = [one for one in await group.list_plogs(self._container_id) if one not in named]
-                later = [one for one in left if await self._is_later(group, one, stream, record.next_number, oldest)]
+                later = await self._later_plog(group, stream, record.next_number, oldest)
             except PravegaError as error:  # the records name none there, or the recovery says what is wrong with it
                 self._log.warning("a group does not say which plogs it has", group=group.name, error=str(error))
                 continue
-            if later:
+            if later is not None:
                 raise DataCorruption(
-                    f"container {self._container_id}: plog {later[0]} was written to, but the metadata plog "
+                    f"container {self._container_id}: plog {later} was written to, but the metadata plog "
                     f"{self._registered} knows of none after number {record.next_number - 1}: an older copy of the CPO "
                     "came back. Nothing was written. Give its Redis the newest copy of its append-only file, or run "
                     "pravega-spark cluster rebuild-cpo --replace"
                 )
+
+    async def _later_plog(
+        self, group: PersistenceGroupClient, stream: str, number_min: int, epoch_min: int
+    ) -> PlogId | None:
+        named = self.plogs()
+        for plog_id in await group.list_plogs(self._container_id):
+            if plog_id not in named and await self._is_later(group, plog_id, stream, number_min, epoch_min):
+                return plog_id
+        return None
 
     async def _is_later(
         self, group: PersistenceGroupClient, plog_id: PlogId, stream: str, number_min: int, epoch_min: int

@@ -63,6 +63,9 @@ puts and, later, two deletions."""
 retry_delay_max_s: Final = 60.0
 """Longest time before removals whose flush failed are flushed again, if nothing else is meanwhile."""
 
+delay_doublings_max: Final = 10
+"""Flushes that failed in a row and still count for that time: it is at its longest before."""
+
 waiting_removals_max: Final = 20_000
 """Removals that wait for a flush; with more of them, each waits until it is done."""
 
@@ -350,7 +353,7 @@ class SharedObjects:
                     raise
                 if not is_told:
                     self._log.warning("removals of shared objects wait", error=str(error), count=len(self._waiting))
-                self._failures = min(self._failures + 1, 10)
+                self._failures = min(self._failures + 1, delay_doublings_max)
                 self._plan_flush()
                 return
             else:
