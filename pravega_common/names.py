@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -145,6 +146,11 @@ def segment_epoch(identifier: int) -> int:
 def segment_name(scope: str, stream: str, identifier: int) -> str:
     """``scope/stream/<number>.#epoch.<epoch>``."""
     return f"{scope}/{stream}/{short_segment_name(identifier)}"
+
+
+def offsets_by_name(scope: str, stream: str, cut: Mapping[int, int]) -> dict[str, int]:
+    """Returns the offsets of a cut by the qualified names of its segments."""
+    return {segment_name(scope, stream, item): offset for item, offset in cut.items()}
 
 
 def short_segment_name(identifier: int) -> str:

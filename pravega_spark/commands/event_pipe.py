@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pravega_common.errors import DataCorruption
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import segment_name
+from pravega_common.names import offsets_by_name, segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.rows.arrays import Int64s
@@ -123,14 +123,11 @@ class EventPrinter:
                 delay_s, is_told = poll_time_min_s, False
             elif all(info.is_sealed for info in infos.values()):
                 return
-            elif not is_told and watch.begin(self._named(self.position)):
+            elif not is_told and watch.begin(offsets_by_name(self.scope, self.stream, self.position)):
                 is_told = watch.wait(poll_time_max_s)
             else:  # Nobody tells of bytes, or somebody did and there were none.
                 sleep(delay_s)
                 delay_s, is_told = min(delay_s * 2, poll_time_max_s), False
-
-    def _named(self, offsets: SegmentOffsets) -> dict[str, int]:
-        return {segment_name(self.scope, self.stream, item): offset for item, offset in offsets.items()}
 
     def _positions(self) -> StreamPositions:
         return StreamPositions(self.gateway, self.scope, self.stream, fail_on_data_loss=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pravega_common.names import segment_name, split_scoped_name
+from pravega_common.names import offsets_by_name, split_scoped_name
 from pravega_spark.gateway.contract import AppendWatch
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.source.idle_pause import IdlePause
@@ -58,9 +58,9 @@ class IdleWait:
             return None
         self._watch = self._watch or worker_gateway(self._controller).open_watch()
         offsets = {
-            segment_name(*split_scoped_name(stream), segment_id): offset
+            name: offset
             for stream, cut in tails.items()
-            for segment_id, offset in cut.items()
+            for name, offset in offsets_by_name(*split_scoped_name(stream), cut).items()
         }
         return self._watch if self._watch.begin(offsets) else None
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
-from pravega_common.names import parse_segment_name, segment_name, short_segment_name
+from pravega_common.names import offsets_by_name, parse_segment_name, segment_name, short_segment_name
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.joined import all_ended
 from pravega_common.wire import commands as c
@@ -73,7 +73,7 @@ class ReaderCluster:
                 cut = await self._cut_of((scope, stream), start)
             except NotFound as error:
                 raise StreamNotFound.of(scope, stream) from error
-            positions |= {segment_name(scope, stream, number): offset for number, offset in cut.items()}
+            positions |= offsets_by_name(scope, stream, cut)
         for bounded, end in configuration.end.items():
             _check_reached(bounded, "end", end)
             await self.check_cut(bounded, end)

@@ -12,7 +12,7 @@ import pytest
 
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
-from pravega_common.names import segment_name
+from pravega_common.names import offsets_by_name, segment_name
 from pravega_spark.gateway.service import ServiceGateway
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.segment.tail_watch import TailWatch, segments_watched_max
@@ -39,8 +39,7 @@ class World:
 
     @property
     def tails(self) -> dict[str, int]:
-        cut = self.gateway.tail_cut(self.scope, "t")
-        return {segment_name(self.scope, "t", item): offset for item, offset in cut.items()}
+        return offsets_by_name(self.scope, "t", self.gateway.tail_cut(self.scope, "t"))
 
     def append(self, segment_id: int = 1) -> None:
         writer = self.gateway.open_writer(segment_name(self.scope, "t", segment_id))
