@@ -7,7 +7,6 @@ ends where its owner was fenced or lost track of an append: the next one takes o
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NoReturn
@@ -35,7 +34,7 @@ from segment_service.plog.entry import PlogEntryHeader, PlogEntryKind, encode_en
 from segment_service.plog.group_contract import FencedPlog, OpenPlog, PersistenceGroupClient
 from segment_service.plog.metadata_records import FullRecord, MetadataRecord, apply, decode_record, encode_record
 from segment_service.plog.persistence_group import PersistenceClient
-from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog import PlogId
 from segment_service.plog.plog_client import PlogMissing
 
 register_attempts_max: Final = 5
@@ -308,12 +307,9 @@ class MetadataManager:
             replaced = await self._register(next(reversed(self._candidates)))
         number = state.number + 1
         full = FullRecord(state.streams, number)
-        group = self._client.choose_group(self._container_id)
-        plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
-        block_bytes = self._client.settings.block_bytes
-        header = PlogHeader(plog_id, self._container_id, stream_name, number, self.epoch, block_bytes)
         self._plog = None
-        plog = await group.create(header)
+        plog = await self._client.create_plog(self._container_id, stream_name, number, self.epoch)
+        plog_id, group = plog.plog_id, self._client.group_of(plog.plog_id)
         failpoint(PLOG_CREATED)
         self._offset, self._sequence, self._last = 0, 0, None
         frame = self._encode(encode_record(full))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pravega_common.errors import ConfigurationError
+import secrets
+
+import structlog
+
+from pravega_common.errors import ConfigurationError, Outcome, PravegaError
 from pravega_common.services.cluster.cpo import ControlPlaneOracle, PersistenceCluster, PersistenceGroup
 from segment_service.plog.group_choice import GroupChoice
-from segment_service.plog.group_contract import PersistenceGroupClient
-from segment_service.plog.plog import PlogId
+from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
+from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogClient, PlogSettings
 from segment_service.plog.quorum_group import QuorumGroup
 from segment_service.plog.single_server_group import SingleServerGroup
@@ -64,18 +68,34 @@ class PersistenceClient:
         self.cluster_name = cluster.name
         self.settings = settings
         self._choice = choice
+        self._log = structlog.get_logger(cluster=cluster.name)
         choice.saw(cluster)
         self._groups = {
             group.name: make_group(cluster.name, group, settings, cpo, container_id) for group in cluster.groups
         }
 
-    def choose_group(self, container_id: int) -> PersistenceGroupClient:
-        """The group for a new plog of a container; another plog may get another one."""
-        return self._groups[self._choice.choose(tuple(self._groups), container_id, self.settings.block_bytes)]
+    async def create_plog(self, container_id: int, stream: str, number: int, epoch: int) -> OpenPlog:
+        """Make an empty plog in the group that is chosen for it, or in another one if that takes none: a server that
+        lost its data looks the emptiest. ``Fenced``; the error of the group that was chosen first if none takes it."""
+        names = self._choice.candidates(tuple(self._groups))
+        errors: list[PravegaError] = []
+        while names:
+            name = self._choice.choose(names, container_id, self.settings.block_bytes)
+            plog_id = PlogId(self.cluster_name, name, secrets.token_hex(16))
+            header = PlogHeader(plog_id, container_id, stream, number, epoch, self.settings.block_bytes)
+            try:
+                return await self._groups[name].create(header)
+            except PravegaError as error:
+                if error.outcome is Outcome.FENCED:
+                    raise
+                self._log.warning("a group takes no new plog", container_id=container_id, group=name, error=str(error))
+                errors.append(error)
+                names.remove(name)
+        raise errors[0]
 
     @property
     def groups_for_new_plogs(self) -> list[PersistenceGroupClient]:
-        """The groups that ``choose_group`` chooses from."""
+        """The groups that ``create_plog`` chooses from."""
         return [self._groups[name] for name in self._choice.candidates(tuple(self._groups))]
 
     def group_of(self, plog_id: PlogId) -> PersistenceGroupClient:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from segment_service.contracts.data_log import LogAddress
 from segment_service.plog.group_contract import OpenPlog, PersistenceGroupClient
 from segment_service.plog.persistence_group import PersistenceClient
-from segment_service.plog.plog import PlogHeader, PlogId
+from segment_service.plog.plog import PlogId
 
 proposed_max: Final = 256
 """Plogs of hand-overs that were not recorded which are remembered; the oldest above are left to the next owner."""
@@ -72,13 +71,10 @@ class PlogSupply:
     async def _create(self, active: WritePlog) -> WritePlog:
         """An empty plog of this owner, under a number of its own, in a group that takes appends."""
         number, self._next_number = self._next_number, self._next_number + 1
-        group = self._client.choose_group(self._container_id)
-        plog_id = PlogId(self._client.cluster_name, group.name, secrets.token_hex(16))
-        block_bytes = self._client.settings.block_bytes
-        header = PlogHeader(plog_id, self._container_id, self._stream, number, self._epoch, block_bytes)
-        plog = WritePlog(number, await group.create(header))
-        if group is not self.group_of(active):
-            await group.open_for_appends()
+        made = await self._client.create_plog(self._container_id, self._stream, number, self._epoch)
+        plog = WritePlog(number, made)
+        if self.group_of(plog) is not self.group_of(active):
+            await self.group_of(plog).open_for_appends()
         return plog
 
     async def is_fit(self, plog: WritePlog) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Final
 
@@ -22,7 +21,6 @@ from segment_service.plog.loss_note import LossNote, LossNotes
 from segment_service.plog.metadata_manager import EpochTooLow, MetadataManager
 from segment_service.plog.metadata_records import FullRecord, InitRecord, PlogRecord, StreamRecord, SwitchRecord, apply
 from segment_service.plog.persistence_group import PersistenceClient
-from segment_service.plog.plog import PlogHeader, PlogId
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.plog_offset_log import PlogOffsetLog
 from segment_service.plog.plog_supply import WritePlog
@@ -223,12 +221,9 @@ class RedisDataLog:
             await manager.refuse_older_records(stream_name)
         chain, sealed = await self._recover_end(client, manager.epoch, record)
         number = record.next_number
-        group = client.choose_group(self._container_id)
-        plog_id = PlogId(client.cluster_name, group.name, secrets.token_hex(16))
-        header = PlogHeader(plog_id, self._container_id, stream_name, number, manager.epoch, self._settings.block_bytes)
-        first = WritePlog(number, await group.create(header))
+        first = WritePlog(number, await client.create_plog(self._container_id, stream_name, number, manager.epoch))
         failpoint(DATA_CREATED)
-        new = PlogRecord(number, plog_id, chain.next_sequence or 0, chain.last)
+        new = PlogRecord(number, first.plog.plog_id, chain.next_sequence or 0, chain.last)
         if known and record.plogs:
             await manager.start_plog(apply(manager.state, SwitchRecord(stream_name, sealed, new)))
         else:

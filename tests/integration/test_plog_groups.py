@@ -195,6 +195,22 @@ async def test_a_log_starts_while_a_group_that_has_nothing_of_it_is_away(world: 
         await world.open()
 
 
+async def test_a_group_that_lost_its_data_holds_up_no_log_of_others(world: TwoGroups) -> None:
+    """It is empty, so it would be the first choice for each new plog, and it takes none until an operator acts."""
+    history = WriterHistory(0)
+    log = await world.open_beside("b", 20_000_000)
+    await write_frames(log, history, 5, sizes=(FRAME,))
+    assert (history.error, world.plogs("b")) == (None, 0)
+    world.servers["b"].call("FLUSHALL")
+    await asyncio.to_thread(world.servers["b"].restart_after_kill)
+    world.sample()
+    async with asyncio.timeout(4 * SETTINGS.heal_time_max_s):
+        await write_frames(log, history, 60, sizes=(FRAME,))
+    assert (history.error, len(history.acked)) == (None, 65)
+    again = await world.open()
+    check_history(await read_entries(again), [history])
+
+
 def _members(world: TwoGroups, name: str) -> list[PlogId]:
     answer = world.servers[name].call("SMEMBERS", "pravega:plog:index:1").split(b"\r\n")
     return [PlogId.parse(text.decode()) for text in answer if b"/" in text]
