@@ -121,6 +121,11 @@ def peak_memory_mib(pid: int) -> float:
     return _mib(_PROC / str(pid) / "status", "VmHWM:")
 
 
+def memory_mib(pid: int) -> float:
+    """Resident memory now; 0 if the process ended."""
+    return _mib(_PROC / str(pid) / "status", "VmRSS:")
+
+
 def shared_out_memory_mib(pid: int) -> float:
     """Resident memory now, each page divided among the processes that share it (PSS); 0 if the process ended."""
     return _mib(_PROC / str(pid) / "smaps_rollup", "Pss:")

@@ -139,12 +139,17 @@ class Watch:
         return time.monotonic() - started_s
 
     def memory_now(self) -> Memory:
-        """Peaks since the last reset (RSS), and as it is now (PSS)."""
+        """Peaks since the last reset (RSS), and as it is now (PSS).
+
+        A process that is alone in its group shares with nobody, and is asked for its resident memory: to divide its
+        pages the kernel walks through all of them, which takes tens of milliseconds a gigabyte and holds it up.
+        """
         members = self.members(processes.process_table())
         made = Memory()
         for name, pids in members.pids.items():
+            memory_mib = processes.shared_out_memory_mib if len(pids) > 1 else processes.memory_mib
             made.rss[name] = sum(processes.peak_memory_mib(pid) for pid in pids)
-            made.pss[name] = sum(processes.shared_out_memory_mib(pid) for pid in pids)
+            made.pss[name] = sum(memory_mib(pid) for pid in pids)
         return made
 
     def reset_peaks(self) -> None:

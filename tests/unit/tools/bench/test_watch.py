@@ -79,6 +79,7 @@ def test_the_kernel_is_read() -> None:
     assert os.getpid() in tree_of(table, os.getppid())
     assert processes.peak_memory_mib(os.getpid()) > 1
     assert processes.shared_out_memory_mib(os.getpid()) > 1
+    assert processes.memory_mib(os.getpid()) > 1
     assert sum(processes.thread_seconds([os.getpid()]).values()) > 0
     assert processes.machine_s() > me.own_s
 
