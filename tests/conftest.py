@@ -1,4 +1,7 @@
-"""Keeps the logs of all suites short, and property tests without a limit of time.
+"""Leaves long tests out, keeps the logs of all suites short, and property tests without a limit of time.
+
+Tests that are marked ``long`` show in more cases what others of their file show in some. They run with ``--long``, and
+when a command names a test of a file (``file.py::test``).
 
 structlog's own default draws every frame of a traceback with all its locals, which took most of the time of tests where
 hundreds of processes die. Hypothesis's own default fails an example that takes 200 ms, or is slow to make, which on a
@@ -7,6 +10,7 @@ busy machine says nothing of the code.
 
 from __future__ import annotations
 
+import pytest
 import structlog
 
 structlog.configure(
@@ -28,3 +32,16 @@ except ImportError:
 else:
     settings.register_profile("without-time", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("without-time")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long") or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]

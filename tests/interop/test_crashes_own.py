@@ -1,4 +1,4 @@
-"""Kills the steps of a commit by the record, on our own services without their extension."""
+"""Kills the steps of a commit by the record, on our own services without their extension; most with ``--long``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from tests.drills.sink.matrix import POINTS
 from tests.drills.sink.points import Point
 from tests.drills.sink.run_matrix import check_exact
 from tests.interop.plain_bench import PLAIN_POINTS, PlainBench
+from tests.support.long_tests import long_but_for
 
-CHOSEN = [
-    *(PLAIN_POINTS[name] for name in ("after-record", "after-one-commit", "after-commits")),
-    POINTS["zombie-driver"],
-]
+CHOSEN = {
+    **{name: PLAIN_POINTS[name] for name in ("after-record", "after-one-commit", "after-commits")},
+    "zombie-driver": POINTS["zombie-driver"],
+}
+ALWAYS = ("after-one-commit",)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,6 @@ def bench(own_without_extension: StandaloneProcess, tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", CHOSEN, ids=lambda point: point.name)
+@pytest.mark.parametrize("point", long_but_for(ALWAYS, CHOSEN))
 def test_nothing_lost_nothing_twice(bench: PlainBench, point: Point) -> None:
     check_exact(bench, point, [0, 1])

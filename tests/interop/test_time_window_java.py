@@ -34,7 +34,7 @@ Note = Callable[[int], None]
 """Writes the events of a time and then notes it."""
 
 
-@pytest.fixture(scope="module", params=["own", "real"])
+@pytest.fixture(scope="module", params=["own", pytest.param("real", marks=pytest.mark.long)])
 def controller_uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "real":
         real: RealPravega = request.getfixturevalue("real_pravega")

@@ -85,7 +85,7 @@ class World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_every_event_once_whatever_happens(streams: Streams, seed: int) -> None:
     with StreamClient(streams.controller) as client:
         world = World(streams, client, seed)

@@ -123,6 +123,7 @@ def test_source_and_sink_with_an_executor_killed_inside_a_task(desk: Desk) -> No
     assert int(log.rpartition("BATCHES ")[2].split()[0]) >= 4
 
 
+@pytest.mark.long
 def test_backfill_with_an_executor_killed_while_it_loads(desk: Desk) -> None:
     lines = Counter[bytes]()
     (desk.folder / "data").mkdir()

@@ -98,7 +98,7 @@ def found_by(services: StandaloneProcess, tmp_path: Path, folder: str, setting: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["on", "off"])
+@pytest.mark.parametrize("setting", ["on", pytest.param("off", marks=pytest.mark.long)])
 def test_queries_of_one_session(services: StandaloneProcess, tmp_path: Path, setting: str) -> None:
     """All events arrive once; a server is there for later queries, and gone with the session.
 

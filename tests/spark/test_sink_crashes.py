@@ -1,4 +1,7 @@
-"""Runs the sink's crash matrix with two runs a point; ``scripts/drill sink --runs 30`` takes as many as it needs."""
+"""Runs the sink's crash matrix with two runs a point; ``scripts/drill sink --runs 30`` takes as many as it needs.
+
+Of each kind of point a few run always, the others with ``--long``.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,28 @@ import pytest
 
 from tests.drills.sink.bench import Bench
 from tests.drills.sink.matrix import POINTS
+from tests.drills.sink.points import Point
 from tests.drills.sink.run_matrix import check_exact, run_together
+from tests.support.long_tests import long_but_for
 
 SEEDS = (0, 1)
+ALWAYS = {
+    "task-durable",
+    "commit-before",
+    "commit-decided",
+    "commit-log",
+    "offset-logged",
+    "replay-differs-fail",
+    "empty-batch",
+    "foreach-one-stream",
+    "controller-members-bound",
+    "controller-commit-recorded",
+    "executor-killed",
+    "zombie-attempt",
+    "retry-killed",
+    "zombie-driver",
+    "checkpoint-restored",
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +42,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", POINTS)
-def test_nothing_lost_nothing_twice(bench: Bench, name: str) -> None:
-    check_exact(bench, POINTS[name], SEEDS)
+@pytest.mark.parametrize("point", long_but_for(ALWAYS, POINTS))
+def test_nothing_lost_nothing_twice(bench: Bench, point: Point) -> None:
+    check_exact(bench, point, SEEDS)
 
 
 @pytest.mark.slow
