@@ -1,7 +1,7 @@
 """Leaves long tests out, keeps the logs of all suites short, and property tests without a limit of time.
 
 Tests that are marked ``long`` show in more cases what others of their file show in some. They run with ``--long``, and
-when a command names a test of a file (``file.py::test``).
+when a command names a test of a file (``file.py::test``). Some others go through a part of their cases without it.
 
 structlog's own default draws every frame of a traceback with all its locals, which took most of the time of tests where
 hundreds of processes die. Hypothesis's own default fails an example that takes 200 ms, or is slow to make, which on a
@@ -36,6 +36,12 @@ else:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
+
+
+@pytest.fixture
+def all_cases(request: pytest.FixtureRequest) -> bool:
+    """Whether a test that goes through many cases by itself is to go through all of them, not a part."""
+    return bool(request.config.getoption("--long"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -83,7 +83,7 @@ def compare(cluster: StandaloneProcess, loads: list[Load]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["segment-store-0", "controller", "redis"])
+@pytest.mark.parametrize("part", ["segment-store-0", pytest.param("controller", marks=pytest.mark.long), "redis"])
 def test_acknowledged_events_survive_kills(part: str, tmp_path: Path) -> None:
     with running_cluster(tmp_path) as cluster:
         with StreamClient(cluster.controller_uri) as client:

@@ -277,7 +277,10 @@ def test_filters_on_offsets(world: World) -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [{"max_events_per_trigger": "700"}, {"approx_bytes_per_trigger": "30000", "max_events_per_trigger": "900"}],
+    [
+        pytest.param({"max_events_per_trigger": "700"}, marks=pytest.mark.long),
+        {"approx_bytes_per_trigger": "30000", "max_events_per_trigger": "900"},
+    ],
 )
 def test_scaling_with_limits_and_available_now(world: World, limits: dict[str, str]) -> None:
     world.create()

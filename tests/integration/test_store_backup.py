@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
+from tests.support.long_tests import long_but_for
 from tests.support.standalone_operator import (
     EventLoad,
     create_stream,
@@ -29,19 +30,17 @@ from tests.support.standalone_operator import (
 events_before = 4_000
 events_after = 2_000
 wait_max_s = 60.0
+CLUSTERS: dict[str, dict[str, object]] = {
+    "one server": {},
+    "minio": {"tier2": "minio"},
+    "three servers": {"redis_servers": 3},
+    "three servers, minio, two stores": {"redis_servers": 3, "tier2": "minio", "segment_stores": 2},
+    "log in files": {"tier1": "file"},
+}
+ALWAYS = ("three servers, minio, two stores", "log in files")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"tier2": "minio"},
-        {"redis_servers": 3},
-        {"redis_servers": 3, "tier2": "minio", "segment_stores": 2},
-        {"tier1": "file"},
-    ],
-    ids=["one server", "minio", "three servers", "three servers, minio, two stores", "log in files"],
-)
+@pytest.mark.parametrize("options", long_but_for(ALWAYS, CLUSTERS))
 def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path, options: dict[str, object]) -> None:
     folder = tmp_path / "backup"
     with running_cluster(tmp_path / "c", **options) as own:

@@ -9,6 +9,7 @@ import pytest
 
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.cluster import running_cluster
+from tests.support.long_tests import long_but_for
 from tests.support.standalone_operator import (
     create_stream,
     destroy_tier1,
@@ -26,6 +27,7 @@ from tests.support.standalone_operator import (
 
 events_settled = 4_000
 events_hurried = 4_000
+CLUSTERS: dict[str, dict[str, object]] = {"redis": {}, "minio": {"tier2": "minio"}, "three": {"redis_servers": 3}}
 
 
 def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
     return plans
 
 
-@pytest.mark.parametrize("options", [{}, {"tier2": "minio"}, {"redis_servers": 3}], ids=["redis", "minio", "three"])
+@pytest.mark.parametrize("options", long_but_for(["three"], CLUSTERS))
 def test_a_crash_and_the_loss_of_redis(tmp_path: Path, options: dict[str, object]) -> None:
     """The control plane is lost, too. Of the events, at most those are that came after the last flush."""
     with running_cluster(tmp_path, **options) as own:

@@ -52,10 +52,11 @@ def test_there_is_a_failpoint_after_each_durable_step() -> None:
 
 
 @pytest.mark.parametrize("name", STORAGE_FAILPOINTS)
-async def test_a_crash_at_any_point_loses_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_at_any_point_loses_nothing(name: str, monkeypatch: pytest.MonkeyPatch, all_cases: bool) -> None:
     monkeypatch.setattr(compaction, "run_chunks_min", 3)
-    crashes = [await _crash_often(name, random.Random(f"{name} {seed}")) for seed in range(12)]
-    assert sum(crashes) >= 3
+    seeds = 12 if all_cases else 6
+    crashes = [await _crash_often(name, random.Random(f"{name} {seed}")) for seed in range(seeds)]
+    assert sum(crashes) >= seeds // 4
 
 
 async def _crash_often(name: str, rng: random.Random) -> int:
