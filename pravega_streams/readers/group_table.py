@@ -14,6 +14,7 @@ from typing import Final
 
 from pravega_common.errors import (
     BadKeyVersion,
+    DataCorruption,
     InvalidArgument,
     KeyNotFound,
     NotFound,
@@ -153,28 +154,41 @@ class GroupTable:
     async def _fetch(self) -> bool:
         """Whether anything changed since the last time."""
         try:
-            while True:
-                page = await self._page()
-                if any(item.version < self._versions.get(item.key, 0) for item in page.items):
-                    # Versions only grow: the group was deleted and made again.
-                    self._clear()
-                    continue
-                if page.should_clear:
-                    self._clear()
-                for item in page.items:
-                    self._has_news = self._apply(item) or self._has_news
-                if page.items or page.should_clear:
-                    self._position = max(self._position, page.last_position)
-                if page.reached_end or not page.items:
-                    break
+            await self._take_over()
+            changed = self._has_news
+            if changed or self._state is None:
+                self._state = await self._state_of_all()
         except SegmentNotFound as error:
             self._clear()
             raise NotFound(f"there is no reader group {self._name}") from error
-        changed = self._has_news
-        if changed or self._state is None:
-            self._state = state_of(self._maps)
         self._has_news = False
         return changed
+
+    async def _take_over(self) -> None:
+        """Read the entries that changed."""
+        while True:
+            page = await self._page()
+            if any(item.version < self._versions.get(item.key, 0) for item in page.items):
+                # Versions only grow: the group was deleted and made again.
+                self._clear()
+                continue
+            if page.should_clear:
+                self._clear()
+            for item in page.items:
+                self._has_news = self._apply(item) or self._has_news
+            if page.items or page.should_clear:
+                self._position = max(self._position, page.last_position)
+            if page.reached_end or not page.items:
+                return
+
+    async def _state_of_all(self) -> GroupState | None:
+        try:
+            return state_of(self._maps)
+        except DataCorruption:
+            # The group may have been made again and be larger than the old one was, of which there are entries here.
+            self._clear()
+            await self._take_over()
+            return state_of(self._maps)
 
     async def _page(self) -> TableDelta:
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.group_records import FUTURE, UNASSIGNED, key_of
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
@@ -188,6 +189,25 @@ async def test_a_group_that_was_made_again_is_read_from_its_beginning(tables: Ta
     await table(tables).delete()
     await table(tables).create(GroupState(CONFIG, {S0: 7}))
     assert await mine.refresh() == GroupState(CONFIG, {S0: 7})
+
+
+async def test_a_group_that_was_made_again_and_grew_beyond_what_was_read_is_no_damage(tables: TableClient) -> None:
+    """The entries from before the place of the last look are those of the old group: a segment stands in two places."""
+    mine, other = table(tables), table(tables)
+    await mine.create(START)
+    for number in range(1, 20):
+        await mine.update(lambda state, n=number: transitions.add_reader(state, GroupMember("r", n)))  # type: ignore[misc]
+        await mine.update(lambda state: transitions.remove_reader(state, "r"))
+    await mine.update(lambda state: transitions.add_reader(state, R1))
+    await mine.refresh()
+    await other.delete()
+    await other.create(START)
+    await other.update(lambda state: transitions.acquire(transitions.add_reader(state, R2), R2))
+    for offset in range(1, 100):
+        await other.update(lambda state, n=offset: transitions.record(state, R2, {S0: n}))  # type: ignore[misc]
+    assert await mine.refresh() == other.state
+    with pytest.raises(ReaderOffline):
+        await mine.update(lambda state: transitions.acquire(state, R1))
 
 
 async def test_damage_is_not_passed_over_and_what_came_before_it_is_not_missed(tables: TableClient) -> None:
