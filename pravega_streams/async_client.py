@@ -13,7 +13,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
-from pravega_streams.controller.call_numbers import checked_names
+from pravega_streams.controller.call_numbers import checked_mapping, checked_names
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.credentials import Credentials
@@ -86,9 +86,10 @@ class AsyncStreamClient:
             if isinstance(streams, Mapping)
             else dict.fromkeys(checked_names("streams of a reader group", streams), HEAD)
         )
+        ends = checked_mapping("the end of a reader group, a cut by stream", end or {})
         configuration = GroupConfiguration(
             {(scope, stream): start for stream, start in starts.items()},
-            {(scope, stream): cut for stream, cut in (end or {}).items()},
+            {(scope, stream): cut for stream, cut in ends.items()},
             refresh_time_ms,
         )
         if retention is ReaderGroupRetention.NONE:

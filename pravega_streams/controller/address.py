@@ -45,6 +45,8 @@ class ControllerAddress:
         ``ca_file``: certificates of the authority that signed the cluster's, in PEM; by default those of
         ``PRAVEGA_CA_FILE``, else the system's. ``ConfigurationError`` for an address that cannot be used.
         """
+        if not isinstance(uri, str):
+            raise ConfigurationError(f"controller {uri!r} is no text; write for example tcp://localhost:9090")
         scheme, rest = uri.split("://", 1) if "://" in uri else ("tcp", uri)
         if scheme not in PLAIN_SCHEMES + TLS_SCHEMES:
             raise ConfigurationError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import NO_MAXIMUM, RetentionType
@@ -18,6 +18,9 @@ from pravega_common.names import short_segment_name
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import stream_info
 from pravega_common.stream_cut import StreamCut
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 long_max: Final = 2**63 - 1
 """The largest id, offset and time that a call holds."""
@@ -50,6 +53,13 @@ def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(names, Iterable):
         raise InvalidArgument(f"{what}: {names!r} is no list of names")
     return tuple(checked_text(what, name) for name in names)
+
+
+def checked_mapping(what: str, mapping: Mapping[K, V]) -> Mapping[K, V]:
+    """Returns the mapping; ``InvalidArgument`` for a value of another type."""
+    if not isinstance(mapping, Mapping):
+        raise InvalidArgument(f"{what}: {mapping!r} is no mapping")
+    return mapping
 
 
 def named_scope(scope: str) -> pb.ScopeInfo:

@@ -46,7 +46,7 @@ from pravega_streams.controller.call_numbers import (
     named_scope,
     named_stream,
 )
-from pravega_streams.controller.scale_refusal import checked_ranges, made_by_scale, refusal_reason
+from pravega_streams.controller.scale_refusal import lists_of_scale, made_by_scale, refusal_reason
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
 
@@ -173,11 +173,11 @@ class ControllerClient:
         says which of the stream's segments or limits the scale does not fit, as far as they show it. ``UnknownOutcome``
         for one that takes longer: it goes on.
         """
-        checked_ranges(sealed, new_ranges)
+        sealed, new_ranges = lists_of_scale(sealed, new_ranges)
         info = named_stream(scope, stream)
         request = pb.ScaleRequest(
             streamInfo=info,
-            sealedSegments=[checked_number("a segment to seal", item) for item in sealed],
+            sealedSegments=sealed,
             newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in new_ranges],
             scaleTimestamp=time.time_ns() // 1_000_000,
         )

@@ -12,9 +12,25 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import KeyRange, merge_adjoining
 from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segments_per_stream_max, short_segment_name
+from pravega_streams.controller.call_numbers import checked_number
 
 named_max: Final = 10
 """Segments and ranges that a message names."""
+
+
+def lists_of_scale(
+    sealed: Iterable[int], new_ranges: Iterable[tuple[float, float]]
+) -> tuple[list[int], list[tuple[float, float]]]:
+    """Returns the segments and the ranges; ``InvalidArgument`` for other values, and for what fits no stream."""
+    try:
+        segments, ranges = list(sealed), [(float(low), float(high)) for low, high in new_ranges]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"a scale of {sealed!r} to {new_ranges!r}: a list of segments and one of ranges (low, high) are needed"
+        ) from error
+    segments = [checked_number("a segment to seal", item) for item in segments]
+    checked_ranges(segments, ranges)
+    return segments, ranges
 
 
 def checked_ranges(sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]) -> tuple[KeyRange, ...]:

@@ -129,18 +129,25 @@ class ReaderCluster:
         """Positions of a group, with those segments at their ends that were read while a successor still waits.
 
         ``future``: the waiting successors with the predecessors that are still to be read. In a stream where that is no
-        cut, as another successor of what was read is there already, they stand in it as not reached (offset -1).
+        cut, as another successor of what was read is there already, or nothing is on record of what is waited for, they
+        stand in it as not reached (offset -1).
         """
         whole = dict(positions)
+        forgotten: set[StreamName] = set()
         for segment, waiting in future.items():
             name = parse_segment_name(segment)
-            followers = await self.metadata.successors(name.scope, name.stream, min(waiting))
+            try:
+                followers = await self.metadata.successors(name.scope, name.stream, min(waiting))
+            except NotFound:
+                forgotten.add((name.scope, name.stream))
+                continue
             predecessors = {n for item in followers if item.segment.name == segment for n in item.predecessors}
             for number in predecessors - waiting:
                 read = segment_name(name.scope, name.stream, number)
                 if read not in whole:
                     whole[read] = await self._length_of_read(read)
-        torn = [stream for stream in cuts_of(dict.fromkeys(future, 0)) if not await self._is_cut(stream, whole)]
+        waited = cuts_of(dict.fromkeys(future, 0))
+        torn = [stream for stream in waited if stream in forgotten or not await self._is_cut(stream, whole)]
         return _with_unreached(whole, positions, future, torn) if torn else whole
 
     async def _is_cut(self, stream: StreamName, positions: Positions) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import parse_segment_name, validate_user_name
-from pravega_streams.controller.call_numbers import check_is_cut, checked_number
+from pravega_streams.controller.call_numbers import check_is_cut, checked_mapping, checked_number
+
+T = TypeVar("T")
 
 refresh_time_default_ms: Final = 3_000
 """The pause between two looks of a reader at its group, as in the other clients."""
@@ -33,6 +35,15 @@ def cuts_of(positions: Positions) -> dict[StreamName, dict[int, int]]:
     return cuts
 
 
+def checked_by_stream(what: str, values: Mapping[StreamName, T]) -> dict[StreamName, T]:
+    """Returns what is given by stream; ``InvalidArgument`` for what is not, also for one text in the place of scope and
+    stream, whose letters would be taken for them."""
+    for name in checked_mapping(what, values):
+        if not (isinstance(name, tuple) and len(name) == 2 and all(isinstance(part, str) for part in name)):
+            raise InvalidArgument(f"{what}: {name!r} is no stream, a pair is needed: (scope, stream)")
+    return dict(values)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupConfiguration:
     """The streams of a group, where each starts, and where it ends if it does.
@@ -47,6 +58,8 @@ class GroupConfiguration:
     def __post_init__(self) -> None:
         if not self.start:
             raise InvalidArgument("a reader group reads 1 stream or more; none is given")
+        for what, given in (("starts of a reader group", self.start), ("ends of a reader group", self.end)):
+            checked_by_stream(what, given)
         if unread := self.end.keys() - self.start.keys():
             raise InvalidArgument(f"an end is given for streams that the group does not read: {sorted(unread)}")
         checked_number("the refresh time of a reader group in milliseconds", self.refresh_time_ms, minimum=1)

@@ -10,6 +10,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument, NotFound, PravegaError, StreamNotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
+from pravega_streams.controller.call_numbers import checked_mapping, checked_number, checked_text
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher, group_cuts
@@ -21,6 +22,7 @@ from pravega_streams.readers.group_state import (
     GroupState,
     Positions,
     StreamName,
+    checked_by_stream,
     cuts_of,
 )
 from pravega_streams.readers.group_table import GroupTable
@@ -139,14 +141,22 @@ class ReaderGroup:
         """Take a reader out that died; the others take its segments over.
 
         They go on at ``last_positions`` (offsets by qualified segment name) where it has one, else where the reader
-        recorded last. Nothing happens if it is not in the group, nor to a later reader of its name.
+        recorded last. Nothing happens if it is not in the group, nor to a later reader of its name. ``InvalidArgument``
+        for other values.
         """
+        last = checked_mapping("the last positions of a reader", last_positions or {})
+        given = {
+            checked_text("a segment of the last positions", segment): checked_number(
+                f"the last position in {segment}", offset
+            )
+            for segment, offset in last.items()
+        }
         incarnation = (await self._table.refresh()).incarnations.get(reader_id)
 
         def transition(state: GroupState) -> GroupState:
             if state.incarnations.get(reader_id) != incarnation:
                 return state
-            return transitions.remove_reader(state, reader_id, last_positions)
+            return transitions.remove_reader(state, reader_id, given)
 
         await self._table.update(transition)
 
@@ -155,8 +165,8 @@ class ReaderGroup:
     async def get_stream_cuts(self) -> dict[StreamName, StreamCut]:
         """The positions that the readers recorded last, one cut a stream.
 
-        In the middle of a scale that is neither split nor merge alone, segments may stand in it as not reached (offset
-        -1): no group starts or ends there.
+        In the middle of a scale that is neither split nor merge alone, and once the stream has forgotten what the group
+        waits for, segments may stand in it as not reached (offset -1): no group starts or ends there.
         """
         return _as_stream_cuts(await group_cuts(self._cluster, await self._table.refresh()))
 
@@ -170,7 +180,7 @@ class ReaderGroup:
                 f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
             )
         if cuts:
-            await self._publisher.publish(cuts)
+            await self._publisher.publish(checked_by_stream("cuts to publish", cuts))
         else:
             await self._publisher.publish_state(await self._table.refresh())
 
@@ -180,7 +190,8 @@ class ReaderGroup:
         ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it;
         ``StreamNotFound`` once a stream of the group is deleted, as nothing can begin there.
         """
-        start = GroupConfiguration(dict(cuts), {}, self.configuration.refresh_time_ms)
+        starts = checked_by_stream("cuts of a reset", cuts)
+        start = GroupConfiguration(starts, {}, self.configuration.refresh_time_ms)
         try:
             positions = await self._cluster.start_positions(start)
         except StreamNotFound as error:

@@ -177,6 +177,12 @@ def test_other_values_of_a_wrong_kind_are_refused_as_such(client: ControllerClie
             ("an epoch: 2147483648 is not possible", lambda: client.epoch_segments("s", "t", 2**31)),
             ("refresh time .*: '1' is", lambda: manager.create_reader_group("s", "g", ["t"], refresh_time_ms=wrong)),
             ("streams of a reader group: None is", lambda: manager.create_reader_group("s", "g", cast(Any, None))),
+            ("the end of a reader group.*: '1' is", lambda: manager.create_reader_group("s", "g", ["t"], end=wrong)),
+            ("'s', 0.* is no stream", lambda: manager.create_reader_group("s", "g", ["t"], end=cast(Any, {0: 5}))),
+            ("a scale of 5 to", lambda: client.scale_stream("s", "t", cast(Any, 5), [(0.0, 1.0)])),
+            ("a scale of .* to '1'", lambda: client.scale_stream("s", "t", [0], wrong)),
+            ("a scale of .* to .*0.5", lambda: client.scale_stream("s", "t", [0], cast(Any, [0.5]))),
+            ("a segment to seal: '1' is", lambda: client.scale_stream("s", "t", wrong, [(0.0, 1.0)])),
         ):
             with pytest.raises(InvalidArgument, match=said):
                 call()
@@ -243,6 +249,10 @@ def test_uris() -> None:
             ConfigurationError, match=f"'{re.escape(dropped)}' is not host:port; .* tcp://a:9090,b:9090"
         ):
             ControllerAddress.parse(f"tcp://a:1,{dropped}")
+    no_text: Any
+    for no_text in (None, 9090, ["tcp://a:1"], b"tcp://a:1"):
+        with pytest.raises(ConfigurationError, match=f"controller {re.escape(repr(no_text))} is no text"):
+            ControllerAddress.of(no_text)
 
 
 def test_a_user_in_an_address_is_refused_and_its_password_not_shown() -> None:

@@ -180,6 +180,24 @@ async def test_a_start_or_end_in_segments_that_were_not_reached_is_refused(group
     assert (await group.open()).configuration == before
 
 
+async def test_positions_and_cuts_that_are_none_are_refused_as_such(group: ReaderGroup) -> None:
+    """One text would have been taken for a scope and a stream, letter by letter."""
+    wrong: Any
+    for wrong in ({"ab": {0: 1}}, {(SCOPE, STREAM, "more"): {0: 1}}, [(SCOPE, STREAM)]):
+        with pytest.raises(InvalidArgument, match=r"cuts of a reset: .* (is no stream|is no mapping)"):
+            await group.reset(wrong)
+    reader = await group.create_reader("r")
+    for wrong, said in (
+        ({S0: -1}, f"last position in {S0}: -1 is not possible"),
+        ({S0: "1"}, "is no whole number"),
+        ({0: 5}, "0 is no text"),
+        ([S0], "is no mapping"),
+    ):
+        with pytest.raises(InvalidArgument, match=said):
+            await group.reader_offline("r", wrong)
+    await reader.refresh()
+
+
 async def test_a_reset_names_the_stream_that_was_deleted(
     group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
 ) -> None:
@@ -495,6 +513,22 @@ async def test_a_cut_has_a_read_segment_that_was_truncated_while_its_successor_w
     await segments.delete(S0)
     assert await group_cut(group) == {0: 0, other: 5}
     assert (await group.wait_for_checkpoint("c"))[SCOPE, STREAM].offsets == {0: 0, other: 5}
+
+
+async def test_a_group_without_readers_has_a_cut_when_what_it_waits_for_is_forgotten(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """What is on record of the group stands in the cut; a reader, once there is one, takes the group to the head."""
+    merged, other = 1 << 32 | 1, 7
+    await group._table.update(
+        lambda state: replace(
+            state, unassigned={segment_name(SCOPE, STREAM, other): 5}, future={S1: frozenset({other})}
+        )
+    )
+    await truncated_till(stream, segments, {40 << 32 | 8: 0}, 0, other)
+    assert await group_cut(group) == {other: 5, merged: -1}
+    stream.deleted.add(STREAM)
+    assert await group_cut(group) == {other: 5, merged: -1}
 
 
 async def test_a_group_goes_on_at_a_checkpoint_between_segments_that_were_cut_anew(

@@ -196,6 +196,10 @@ def test_configurations_that_make_no_sense_are_refused() -> None:
         ({STREAM: "begin"}, {}, 3000),
         ({STREAM: HEAD}, {("s", "other"): {0: 1}}, 3000),
         ({STREAM: HEAD}, {}, 0),
+        ({"ab": HEAD}, {}, 3000),
+        ({("s", "t", "u"): HEAD}, {}, 3000),
+        ({("s", 7): HEAD}, {}, 3000),
+        ({STREAM: HEAD}, [STREAM], 3000),
     ):
         with pytest.raises(InvalidArgument):
             GroupConfiguration(start, end, refresh)
