@@ -149,14 +149,33 @@ def candidates(policy: RetentionPolicy, references: Sequence[RetentionReference]
     newest = references[-1]
     is_time = policy.retention_type is RetentionType.TIME
     values = [
-        (now_ms - reference.recorded_ms if is_time else newest.size_till - reference.size_till, reference)
-        for reference in references
+        (now_ms - recorded_ms if is_time else newest.size_till - reference.size_till, reference)
+        for recorded_ms, reference in zip(_recorded(references, now_ms), references, strict=True)
     ]
     enough = [value for value in values if value[0] >= least]
     minimum = enough[-1] if enough else None
     within = [value for value in enough if value[0] <= most]
     beyond = [value for value in values if value[0] >= most]
     return Candidates(minimum, within[0] if within else minimum, beyond[-1] if beyond else None)
+
+
+def _recorded(references: Sequence[RetentionReference], now_ms: int) -> list[int]:
+    """The latest times at which they may have been recorded: what has an earlier time than one before it, as a clock
+    was behind for a while, perhaps another controller's, was recorded before the next one. Times that are still to come
+    are of a clock that was ahead, and tell of no other one."""
+    behind: set[RetentionReference] = set()
+    latest_ms = 0
+    for reference in references:
+        if reference.recorded_ms < latest_ms:
+            behind.add(reference)
+        elif reference.recorded_ms <= now_ms:
+            latest_ms = reference.recorded_ms
+    recorded: list[int] = []
+    next_ms = now_ms
+    for reference in reversed(references):
+        recorded.append(next_ms if reference in behind else reference.recorded_ms)
+        next_ms = min(recorded[-1], now_ms)
+    return recorded[::-1]
 
 
 def decide(policy: RetentionPolicy, found: Candidates, bound: BoundFacts | None) -> Target:

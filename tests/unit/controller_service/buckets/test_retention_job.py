@@ -157,6 +157,22 @@ async def test_a_clock_that_was_ahead_for_a_while_does_not_stop_retention(retent
     assert all(age >= 0 for age, _ in await retention.references())
 
 
+async def test_what_was_recorded_while_a_clock_was_behind_is_not_old(retention: RetentionWorld) -> None:
+    """As by a controller whose clock is behind, until another one took its buckets over."""
+    day = 24 * 60
+    await retention.create(RetentionPolicy(TIME, day * MINUTE_MS))
+    retention.write(S0, 10)
+    await retention.run()
+    retention.write(S0, 10)
+    await retention.run(30 - 2 * day)
+    await retention.run(30 + 2 * day)
+    assert await retention.head() == {}, "nothing is older than an hour"
+    await retention.run(day - 60)
+    assert await retention.head() == {S0: 10, S1: 0}, "what was recorded meanwhile may be an hour younger"
+    await retention.run(60)
+    assert await retention.head() == {S0: 20, S1: 0}
+
+
 async def test_by_time_what_is_old_enough_goes(retention: RetentionWorld) -> None:
     await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
     for length in (10, 20, 30):
