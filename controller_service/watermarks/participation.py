@@ -3,6 +3,9 @@
 A writer participates if it reported a time after the last watermark's lower bound. One that does not is waited for,
 until it is gone or has reported nothing for the stream's timestamp aggregation timeout; then it is inactive, as every
 writer is after a day. The next watermark is due when every active writer participates.
+
+A report that lies a day ahead is of a clock that was wrong: its writer does not count until it reports again, and its
+mark is kept, as the wrong clock may be the present one.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ class MarkFold:
         """Segment id to the largest offset that an active writer reported."""
 
     def add(self, mark: WriterMark) -> bool:
-        """Whether the writer is active; the mark of one that is not can be forgotten."""
+        """Whether the mark is to be kept; that of a writer that is not active any more can be forgotten."""
         silent_ms = self._now_ms - mark.noted_ms
+        if silent_ms <= -mark_life_default_ms:
+            return True
         if silent_ms >= max(self._timeout_ms, mark_life_default_ms):
             return False
         participates = self._last is None or mark.timestamp > self._last.lower_time

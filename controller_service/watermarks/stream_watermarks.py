@@ -52,7 +52,7 @@ class StreamWatermarks:
         self._log = structlog.get_logger(service="watermarks")
 
     async def advance(self, scope: str, stream: str) -> bool:
-        """Do what is due; whether a writer is active, else the stream has no marks any more.
+        """Do what is due; whether the stream has marks still.
 
         Idempotent, and harmless in several instances at once. ``StreamNotFound``, and whatever the store and the
         segments' calls raise.
@@ -64,9 +64,11 @@ class StreamWatermarks:
             return False
         end = await self._segments.end_of(segment)
         fold = MarkFold(end.newest, timeout_ms, self._store.clock.wall_ms())
-        reported_again = False
+        has_marks = reported_again = False
         async for writer, mark, version in self._marks.all_of(scope, stream):
-            if not fold.add(mark) and not await self._marks.forget(context, writer, version):
+            if fold.add(mark):
+                has_marks = True
+            elif not await self._marks.forget(context, writer, version):
                 reported_again = True
         # A writer that came back in the meantime counts, from the next run on.
         if reported_again:
@@ -78,7 +80,7 @@ class StreamWatermarks:
                 if await self._segments.append(segment, end, written):
                     end = replace(end, newest=written, changed_ms=self._store.clock.wall_ms())
         self._note_age(context.name, end, fold)
-        return not fold.is_empty
+        return has_marks
 
     async def newest(self, scope: str, stream: str) -> NewestWatermark | None:
         """The newest watermark of a stream; None without one. Whether it is held is not looked at."""

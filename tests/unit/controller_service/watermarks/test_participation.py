@@ -50,6 +50,14 @@ def test_one_that_is_silent_for_the_timeout_is_not() -> None:
     assert fold.due == (200, 200) and fold.reached == {0: 5}
 
 
+def test_one_whose_report_lies_a_day_ahead_is_not_and_is_not_forgotten_either() -> None:
+    day_ms = 24 * 3_600_000
+    fold, kept = folded(mark(200, 5), mark(100, 50, age_ms=-day_ms))
+    assert kept == [True, True]
+    assert fold.due == (200, 200) and fold.reached == {0: 5}
+    assert folded(mark(200), mark(100, age_ms=1 - day_ms))[0].due is None
+
+
 def test_one_that_said_goodbye_is_not() -> None:
     fold, active = folded(mark(200), mark(100, alive=False))
     assert active == [True, False] and fold.due == (200, 200)

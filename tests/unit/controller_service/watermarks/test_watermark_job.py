@@ -169,6 +169,23 @@ async def test_a_silent_writer_times_out_and_its_mark_goes(world: WatermarkWorld
     assert await world.controller.marks.get(S, T, "silent") is None
 
 
+async def test_a_writer_that_reported_by_a_clock_that_was_ahead_does_not_hold_up_the_others(
+    world: WatermarkWorld,
+) -> None:
+    """For as long as that was: what lies a day ahead and more is no time of a report."""
+    year_s = 365 * 24 * 3600
+    world.clock.now_ms += year_s * 1_000
+    await world.note("gone", 100, {0: 5})
+    await world.note("alive", 100, {0: 5})
+    await world.run(-year_s)
+    await world.note("alive", 200, {0: 10})
+    await world.run(TIMEOUT_MS // 1_000)
+    await world.note("alive", 300, {0: 15})
+    await world.run()
+    assert await world.times() == [(200, 200), (300, 300)]
+    assert await world.indexed() == [f"{S}/{T}"]
+
+
 async def test_a_silent_writer_that_is_ahead_counts_also_when_others_come(world: WatermarkWorld) -> None:
     await world.note("slow", 100, {0: 10})
     await world.run(1)
