@@ -15,7 +15,7 @@ from controller_service.store.stream_context import StreamContext
 from controller_service.store.stream_cuts import PlacedCut, is_at_or_after
 from controller_service.store.stream_store import StreamStore
 from controller_service.workflows.states import enter, leave, require_hold
-from pravega_common.errors import InvalidArgument, RejectedError, SegmentNotFound
+from pravega_common.errors import InvalidArgument, RejectedError, SegmentNotFound, StreamNotFound
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, segment_name
 from pravega_common.runtime.failpoints import failpoint, register
@@ -61,8 +61,9 @@ class TruncateStream:
         holder = request.request_id
         context, hold = await enter(self._store, scope, stream, StreamState.TRUNCATING, holder)
         try:
-            if context.stream_id == request.payload["stream_id"]:
-                await self._truncate(scope, stream, cut, holder)
+            if context.stream_id != request.payload["stream_id"]:
+                raise StreamNotFound.of(scope, stream)
+            await self._truncate(scope, stream, cut, holder)
         except RejectedError:
             await leave(self._store, hold)
             raise

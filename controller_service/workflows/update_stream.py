@@ -67,7 +67,7 @@ class UpdateStream:
         context, hold = await enter(self._store, scope, stream, StreamState.UPDATING, holder)
         if context.stream_id != request.payload["stream_id"]:
             await leave(self._store, hold)
-            return
+            raise StreamNotFound.of(scope, stream)
         ticket = request.payload["ticket"]
         try:
             await self._carry_out(context, hold, configuration, ticket, holder)

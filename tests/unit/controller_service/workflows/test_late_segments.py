@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -134,6 +135,30 @@ async def test_the_end_of_a_streams_transactions_leaves_those_of_its_successor_a
     assert await world.run(second.transactions.commit(S, "stream", begun.id))
     await world.clock.pass_time(10)
     assert await world.readable(S, "stream") == ["event"] * 2
+    await settled(scene)
+
+
+@pytest.mark.parametrize("kind", ["update_stream", "truncate_stream"])
+async def test_a_change_that_comes_to_the_next_stream_of_the_name_is_refused(kind: str) -> None:
+    """It is not done then, and its caller hears that: success would be of a configuration or a head that is nowhere."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    request = Gate(world)
+    request.at(first.queue, "submit", kind)
+    changes = {
+        "update_stream": lambda: first.update.update("late", S, "stream", dataclasses.replace(TWO, tags=("late",))),
+        "truncate_stream": lambda: first.truncate.truncate("late", S, "stream", {0: 0, 1: 0}),
+    }
+    late = asyncio.ensure_future(changes[kind]())
+    await request.come()
+    await world.run(second.seal.seal("seal", S, "stream"))
+    await world.run(second.delete.delete("delete", S, "stream"))
+    assert await world.run(second.create.create(S, "stream", TWO))
+    request.opened.set()
+    with pytest.raises(StreamNotFound):
+        await world.run(late)
+    assert await scene.state("stream") is StreamState.ACTIVE
     await settled(scene)
 
 
