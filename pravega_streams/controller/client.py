@@ -46,12 +46,16 @@ from pravega_streams.controller.call_numbers import (
     named_scope,
     named_stream,
 )
-from pravega_streams.controller.scale_refusal import lists_of_scale, made_by_scale, refusal_reason
+from pravega_streams.controller.scale_refusal import as_planned, lists_of_scale, made_by_scale, refusal_reason
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.controller.transport import ControllerTransport
 
 scale_time_max_s: Final = 120.0
 scale_poll_s: Final = 0.05
+epochs_per_commit: Final = 2
+"""Epochs that a commit of transactions makes which were begun before a scale (docs/controller-api.md 4.5)."""
+epochs_moved_max: Final = 1_000
+"""Epochs that are looked at for the segments of a scale."""
 
 
 class ControllerClient:
@@ -170,8 +174,8 @@ class ControllerClient:
         A scale that is done already is done: an attempt whose answer was lost is repeated.
 
         ``InvalidArgument`` for ranges that fit no stream, ``StreamNotFound``, ``StreamSealed``; ``ControllerRefused``
-        says which of the stream's segments or limits the scale does not fit, as far as they show it. ``UnknownOutcome``
-        for one that takes longer: it goes on.
+        says which of the stream's segments or limits the scale does not fit, as far as they show it, or that another
+        change of the stream came first. ``UnknownOutcome`` for one that takes longer: it goes on.
         """
         sealed, new_ranges = lists_of_scale(sealed, new_ranges)
         info = named_stream(scope, stream)
@@ -191,11 +195,25 @@ class ControllerClient:
         while time.monotonic() < deadline_s:
             status = self._ask("checkScale", pb.ScaleStatusRequest(streamInfo=info, epoch=started.epoch)).status
             if status == pb.ScaleStatusResponse.SUCCESS:
-                return [range_from(item) for item in started.segments]
+                return self._scaled(scope, stream, [range_from(item) for item in started.segments])
             if status != pb.ScaleStatusResponse.IN_PROGRESS:
                 raise errors.ControllerRefused(f"scale of {scope}/{stream}: status {status}")
             time.sleep(scale_poll_s)
         raise UnknownOutcome(f"scale of {scope}/{stream} did not finish within {scale_time_max_s:g} s; it goes on")
+
+    def _scaled(self, scope: str, stream: str, planned: list[SegmentRange]) -> list[SegmentRange]:
+        """The new segments as they were made: commits of transactions may have taken the epochs of the plan."""
+        epoch = segment_epoch(planned[0].segment_id)
+        for later in range(epoch, epoch + epochs_moved_max, epochs_per_commit):
+            try:
+                there = self.epoch_segments(scope, stream, later)
+            except NotFound:
+                break
+            if made := as_planned(planned, there, later):
+                return made
+        raise errors.ControllerRefused(
+            f"scale of {scope}/{stream} was begun and given up: another change of the stream came first"
+        )
 
     def _made_by_scale(
         self, scope: str, stream: str, sealed: Sequence[int], new_ranges: Sequence[tuple[float, float]]

@@ -11,7 +11,7 @@ from typing import Final
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import KeyRange, merge_adjoining
 from pravega_common.model.segments import SegmentRange
-from pravega_common.names import segments_per_stream_max, short_segment_name
+from pravega_common.names import segment_id, segment_number, segments_per_stream_max, short_segment_name
 from pravega_streams.controller.call_numbers import checked_number
 
 named_max: Final = 10
@@ -79,6 +79,15 @@ def made_by_scale(
     if set(sealed) != old.keys() - new.keys() or made.keys() != set(new_ranges):
         return []
     return [made[keys] for keys in new_ranges]
+
+
+def as_planned(planned: Sequence[SegmentRange], there: Sequence[SegmentRange], epoch: int) -> list[SegmentRange]:
+    """Return the segments of a plan as an epoch has them, in which they may have been made; none if they were not."""
+    by_id = {item.segment_id: item for item in there}
+    made = [by_id.get(segment_id(segment_number(item.segment_id), epoch)) for item in planned]
+    keys = [(item.key_low, item.key_high) for item in planned]
+    found = [item for item in made if item is not None]
+    return found if [(item.key_low, item.key_high) for item in found] == keys else []
 
 
 def _segments(ids: Iterable[int]) -> str:

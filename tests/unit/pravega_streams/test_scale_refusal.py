@@ -35,6 +35,8 @@ class Asked(ControllerClient):
         self.is_blind = False
         self.loses_answers = False
         """Whether the first answer to a scale is lost, and the call repeated once that is done."""
+        self.plan_moves_by = 0
+        """Epochs by which commits of transactions move a scale on between its answer and its end, two each."""
 
     # The one way of every call, which has no public name.
     def _ask(self, method: str, request: Any) -> Any:
@@ -42,6 +44,10 @@ class Asked(ControllerClient):
         if self.is_blind and method == "getStreamConfiguration":
             raise UnknownOutcome("nobody answers")
         answer = super()._ask(method, request)
+        if method == "scale" and self.plan_moves_by:
+            answer.epoch -= self.plan_moves_by
+            for item in answer.segments:
+                item.segmentId.segmentId -= segment_id(0, self.plan_moves_by)
         if method == "scale" and self.loses_answers:
             asked = pb.ScaleStatusRequest(streamInfo=request.streamInfo, epoch=answer.epoch)
             done = pb.ScaleStatusResponse.SUCCESS
@@ -182,3 +188,26 @@ async def test_a_scale_that_was_done_is_done_when_its_answer_was_lost(client: As
     ):
         refused = await refusal(client, sealed, ranges)
         assert isinstance(refused, errors.ControllerRefused) and "not open: segment" in str(refused)
+
+
+async def test_segments_of_a_scale_that_commits_moved_on_are_named_as_they_were_made(client: Asked) -> None:
+    """The plan that is answered at once has those of an epoch that a commit of transactions then took."""
+    for sealed, ranges in (
+        ([0], [(0.0, 0.25), (0.25, 0.5)]),
+        ([segment_id(2, 1)], [(0.0, 0.1), (0.1, 0.25)]),
+        ([segment_id(3, 1)], [(0.25, 0.3), (0.3, 0.5)]),
+    ):
+        await asyncio.to_thread(client.scale_stream, "s", "t", sealed, ranges)
+    client.plan_moves_by = 2
+    made = await asyncio.to_thread(client.scale_stream, "s", "t", [1], [(0.5, 0.7), (0.7, 1.0)])
+    current = await asyncio.to_thread(client.current_segments, "s", "t")
+    assert made == current[-2:] and {item.segment_id for item in made} == {segment_id(8, 4), segment_id(9, 4)}
+
+
+async def test_a_scale_that_was_answered_and_then_given_up_is_no_success(client: Asked) -> None:
+    """As by an update of the stream's configuration, which replaces its segments first."""
+    await asyncio.to_thread(client.scale_stream, "s", "t", [0], [(0.0, 0.25), (0.25, 0.5)])
+    client.plan_moves_by = 1
+    refused = await refusal(client, [segment_id(2, 1)], [(0.0, 0.1), (0.1, 0.25)])
+    assert isinstance(refused, errors.ControllerRefused)
+    assert "given up: another change of the stream came first" in str(refused)
