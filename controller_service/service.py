@@ -287,7 +287,7 @@ class Controller(Service):
     def _make_retention(self) -> RetentionJob:
         period_ms, truncate = self.config.retention.period_ms, self.parts.workflows.truncate
         heard_of = self.known_subscribers.heard_of
-        retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, self._new_id, heard_of)
+        retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, heard_of)
         expiry = HistoryExpiry(self.store, self.transactions.records, self.config.retention.history_ms)
         steps = (retention.apply_to, expiry.apply_to)
         return RetentionJob(self.store, steps, self.member_id, self.membership.live_ids, self.backends.clock, period_ms)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -45,6 +47,9 @@ from pravega_common.runtime.failpoints import failpoint, register
 references_max: Final = 4_096
 """References of one stream: 85 days at 30 min each. Keeps the record well below the largest value of a table."""
 
+digest_chars: Final = 16
+"""The length of the digest of a stream's head in the id of a request, in hexadecimal digits."""
+
 RECORDED = register("controller.retention_recorded")
 TRUNCATED = register("controller.retention_truncated")
 FORGOTTEN = register("controller.retention_forgotten")
@@ -60,16 +65,14 @@ class StreamRetention:
         access: SegmentAccess,
         truncate: TruncateStream,
         period_ms: int,
-        new_id: Callable[[], str],
         heard_of: Callable[[str, Iterable[str]], None] = lambda stream, subscribers: None,
     ) -> None:
-        """``period_ms``: least time between two cuts of a stream. ``new_id`` gives ids that are never given twice.
-        ``heard_of`` takes the subscribers of a stream, by ``scope/stream``, whenever they are read."""
+        """``period_ms``: least time between two cuts of a stream. ``heard_of`` takes the subscribers of a stream, by
+        ``scope/stream``, whenever they are read."""
         self._store = store
         self._access = access
         self._truncate = truncate
         self._period_ms = period_ms
-        self._new_id = new_id
         self._heard_of = heard_of
         self._log = structlog.get_logger(service="retention")
 
@@ -219,10 +222,17 @@ class StreamRetention:
         if head and not is_at_or_after(await place_in(context, cut), await place_in(context, head)):
             return
         self._log.info("retention truncates", stream=context.name, segments=len(cut))
+        # The same as long as the head stays: of a stream that is busy for long one request waits, and not one of each
+        # run, which would all have their turn before what it is busy with.
+        request_id = f"retention-{self._store.instance}-{context.stream_id}-{_digest(head)}"
         try:
-            await self._truncate.truncate(f"retention-{self._new_id()}", context.scope, context.stream, cut)
+            await self._truncate.truncate(request_id, context.scope, context.stream, cut)
         except WaitTimedOut as error:
             self._log.info("truncation continues", stream=context.name, error=str(error))
+
+
+def _digest(cut: SegmentOffsets) -> str:
+    return hashlib.sha256(json.dumps(sorted(cut.items())).encode()).hexdigest()[:digest_chars]
 
 
 def thinned(references: Sequence[RetentionReference]) -> list[RetentionReference]:

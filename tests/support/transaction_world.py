@@ -257,7 +257,7 @@ class Instance:
         limits = ByteLimitsRecord(streams, cpo)
         self.delete_scope = DeleteScope(streams, queue, self.seal, self.delete, self.groups, self.tables, limits)
         self.quota = SetScopeQuota(streams, queue, limits, world.new_id)
-        self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms, world.new_id)
+        self.retention = StreamRetention(streams, segments, self.truncate, retention_period_ms)
         self.expiry = HistoryExpiry(streams, self.transactions.records, history_ms)
 
     async def start(self) -> None:

@@ -19,7 +19,10 @@ from controller_service.buckets.stream_retention import (
     references_max,
     thinned,
 )
+from controller_service.errors import WaitTimedOut
+from controller_service.queue.request_queue import Request, RequestQueue
 from controller_service.service import Controller
+from controller_service.store.holds import free, take
 from controller_service.store.records import (
     RETENTION_SET,
     SUBSCRIBERS,
@@ -33,6 +36,7 @@ from controller_service.store.records import (
 from controller_service.store.retained_streams import RETAINED_STREAMS_TABLE
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import Page, Versioned
+from controller_service.workflows import truncate_stream
 from controller_service.workflows.create_stream import RECORDS_WRITTEN
 from controller_service.workflows.update_stream import CONFIGURATION_WRITTEN
 from pravega_common.errors import Unavailable
@@ -42,7 +46,9 @@ from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segment_name
 from pravega_common.runtime.failpoints import arm, disarm_all
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock, ShiftedClock
+from tests.support.stream_audit import requests_left
 
 S, T = "scope", "stream"
 S0, S1 = 0, 1
@@ -155,6 +161,35 @@ async def test_a_clock_that_was_ahead_for_a_while_does_not_stop_retention(retent
     await retention.run(60)
     assert await retention.head() == {S0: 30, S1: 0}
     assert all(age >= 0 for age, _ in await retention.references())
+
+
+async def test_a_stream_that_is_busy_for_long_has_one_truncation_waiting(
+    retention: RetentionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a commit that waits for an operator: a request of each run would fill the queue, and each has its turn
+    before the commit."""
+
+    async def wait_no_longer(queue: RequestQueue, request: Request) -> None:
+        await queue.submit(request)
+        raise WaitTimedOut("it continues")
+
+    monkeypatch.setattr(truncate_stream, "run_and_wait", wait_no_longer)
+    store = retention.controller.store
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    _, hold = await take(store, S, T, StreamState.COMMITTING_TRANSACTIONS, "commits")
+    for _ in range(6):
+        retention.write(S0, 10)
+        await retention.run(30)
+    assert await requests_left(retention.parts.tables) == 1
+    await free(store, hold)
+
+    async def has_ended() -> bool:
+        return await requests_left(retention.parts.tables) == 0
+
+    await eventually(has_ended)
+    await retention.run()
+    await eventually(has_ended)
+    assert await retention.head() == {S0: 40, S1: 0}
 
 
 async def test_what_was_recorded_while_a_clock_was_behind_is_not_old(retention: RetentionWorld) -> None:
