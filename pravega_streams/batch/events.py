@@ -48,9 +48,9 @@ def read_events(
     # An id's upper half is the epoch that made the segment, so ascending ids never put a successor first.
     for segment_id in sorted(client.controller.segments_between(scope, stream, first, last)):
         name = segment_name(scope, stream, segment_id)
-        offset = first.get(segment_id, 0)
+        offset = max(0, first.get(segment_id, 0))  # Below 0: not reached yet.
         try:
-            to_offset = last[segment_id] if segment_id in last else client.segments.info(name).length
+            to_offset = max(0, last[segment_id]) if segment_id in last else client.segments.info(name).length
             for event in read_segment(client, name, segment_id, offset, to_offset):
                 yield event
                 offset = event.next_offset
