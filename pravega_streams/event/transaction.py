@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import Final
 
-from pravega_common.errors import SegmentNotFound, SegmentSealed, UnknownOutcome
+from pravega_common.errors import SegmentNotFound, SegmentSealed, StreamNotFound, UnknownOutcome
 from pravega_common.model.transactions import NewTransaction, PingStatus, TransactionState
 from pravega_common.names import transaction_segment_name
 from pravega_common.segment_router import SegmentRouter
@@ -87,8 +87,8 @@ class Transaction:
 
     def commit(self, *, wait: bool = True, time_ms: int | None = None) -> None:
         """Flush and commit; with ``wait`` the events are readable on return, or it is ``UnknownOutcome`` whether they
-        are by now. ``time_ms``: the writer's time behind these events, as with ``EventWriter.note_time``; one that goes
-        back is not noted."""
+        are by now, or ``StreamNotFound`` once they are gone with their stream. ``time_ms``: the writer's time behind
+        these events, as with ``EventWriter.note_time``; one that goes back is not noted."""
         self.flush()
         self._blocks.close()
         controller = self._client.controller
@@ -105,6 +105,11 @@ class Transaction:
                 raise TransactionFailed(
                     f"transaction {self.transaction_id} is {state.name}: it was to be committed, lost data, and an "
                     "operator gave it up"
+                )
+            if state is TransactionState.UNKNOWN:
+                raise StreamNotFound(
+                    f"transaction {self.transaction_id} is committed, and stream {self._scope}/{self._stream} was "
+                    "deleted since"
                 )
             if time.monotonic() > deadline_s:
                 raise UnknownOutcome(

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from pravega_common.errors import StreamNotFound
 from pravega_common.model.segments import SegmentRange
 from pravega_common.model.transactions import NewTransaction, TransactionState
 from pravega_common.names import transaction_segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.errors import TransactionFailed
+from pravega_streams.event import transaction as transaction_module
 from pravega_streams.event.transaction import Transaction
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 
@@ -70,3 +72,16 @@ def test_a_decided_transaction_takes_no_event_that_nobody_would_flush(store: Fak
     getattr(transaction, decision)()
     with pytest.raises(TransactionFailed, match="takes no more events"):
         transaction.write(b"late")
+
+
+def test_a_commit_does_not_wait_for_a_stream_that_is_deleted(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the decision and the next look: nobody knows the transaction any more, so it never becomes readable."""
+    begun = NewTransaction(uuid.UUID(int=7), (SegmentRange("s", "t", 0, 0.0, 1.0),))
+    states = iter([TransactionState.COMMITTING, TransactionState.UNKNOWN])
+    controller = SimpleNamespace(
+        commit_transaction=lambda *_: None, transaction_state=lambda *_: next(states, TransactionState.UNKNOWN)
+    )
+    client: Any = SimpleNamespace(controller=controller, segments=SimpleNamespace(endpoints=store))
+    monkeypatch.setattr(transaction_module, "commit_time_max_s", 0.3)
+    with pytest.raises(StreamNotFound, match="is committed, and stream s/t was deleted since"):
+        Transaction(client, "s", "t", begun, 30_000).commit()
