@@ -232,7 +232,8 @@ class MetadataManager:
         async with self._lock:
             if self._plog is not None:
                 try:
-                    return await self._check_not_fenced(self._plog)
+                    if await self._check_not_fenced(self._plog, self.state):
+                        return
                 except Unavailable:
                     if self._plog.quorum is None:
                         raise
@@ -281,10 +282,10 @@ class MetadataManager:
             failpoint(RECORDED)
         except Unavailable:
             raise
-        except (UnknownOutcome, FailedError) as error:
+        except (UnknownOutcome, FailedError, DataCorruption) as error:
             self._plog = None
             try:
-                await self._check_not_fenced(plog)
+                await self._check_not_fenced(plog, state)
             except Fenced as fenced:
                 raise fenced from error
             await self._start_plog(state)
@@ -295,11 +296,24 @@ class MetadataManager:
         self._advance(frame)
         self.state = state
 
-    async def _check_not_fenced(self, plog: OpenPlog) -> None:
+    async def _check_not_fenced(self, plog: OpenPlog, state: FullRecord) -> bool:
+        """Whether this owner's metadata plog is as it made it; ``Fenced`` if a later owner came.
+
+        False if it is lost in a group that has no other plog of ``state``: this owner knows every record, and may make
+        them again elsewhere.
+        """
+        group = self._client.group_of(plog.plog_id)
         try:
-            await self._client.group_of(plog.plog_id).check_not_fenced(plog)
-        except PlogMissing as error:
-            await self.explain_loss(error)
+            await group.check_not_fenced(plog)
+        except DataCorruption as error:
+            holds_frames = any(
+                one.plog_id.group == group.name for stream in state.streams.values() for one in stream.plogs
+            )
+            if holds_frames or await self._cpo.current_epoch(self._container_id) > self.epoch:
+                await self.explain_loss(error)
+            self._log.warning("a metadata plog is lost, and made again", plog_id=str(plog.plog_id), error=str(error))
+            return False
+        return True
 
     async def _start_plog(self, state: FullRecord, *, frees_old: bool = True) -> None:
         replaced: list[str] = []

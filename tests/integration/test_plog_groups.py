@@ -211,6 +211,26 @@ async def test_a_group_that_lost_its_data_holds_up_no_log_of_others(world: TwoGr
     check_history(await read_entries(again), [history])
 
 
+async def test_a_log_survives_the_loss_of_a_group_that_had_its_records_alone(world: TwoGroups) -> None:
+    """Its owner knows them all, and no frame is lost: it records them again, in another group."""
+    history = WriterHistory(0)
+    log = await world.open_beside("b", 20_000_000)
+    await write_frames(log, history, 5, sizes=(FRAME,))
+    manager = log._required_manager()  # which group its next plog goes to shows nowhere else
+    world.choice._expected_bytes["a"] = 1e9
+    await manager.start_plog(manager.state)
+    assert manager.open_plog is not None and manager.open_plog.plog_id.group == "b"
+    world.choice._expected_bytes.clear()
+    world.servers["b"].call("FLUSHALL")
+    await asyncio.to_thread(world.servers["b"].restart_after_kill)
+    world.sample()
+    async with asyncio.timeout(4 * SETTINGS.heal_time_max_s):
+        await write_frames(log, history, 60, sizes=(FRAME,))
+    assert (history.error, len(history.acked)) == (None, 65)
+    await log.check_owner()
+    check_history(await read_entries(await world.open()), [history])
+
+
 def _members(world: TwoGroups, name: str) -> list[PlogId]:
     answer = world.servers[name].call("SMEMBERS", "pravega:plog:index:1").split(b"\r\n")
     return [PlogId.parse(text.decode()) for text in answer if b"/" in text]
