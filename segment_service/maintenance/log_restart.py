@@ -34,7 +34,8 @@ class RedisLogRestart:
 
     A server that lost its data counts for nothing as long as the CPO has its old identity on record. If a majority of a
     group did, nothing of that group can come back, and the new identities are put on record; a minority is left to the
-    repair.
+    repair. A container that is not restored may have some of its log on a server that is left, and would go on without
+    what only the others had: the old identities stay on record for it.
     """
 
     def __init__(
@@ -83,19 +84,15 @@ class RedisLogRestart:
 
     async def _admit(self, servers: list[ServerCensus], container_id: int) -> None:
         """Put the identities of a group's servers on record if a majority of them lost their data."""
-        lost = []
-        for server in servers:
-            if server.error:
-                continue
-            keys = self._keys(server, container_id)
-            on_record = [known for key in keys if (known := await self._cpo.get_constant(key)) is not None]
-            if any(known != server.identity for known in on_record):
-                lost.append(server)
+        lost = [server for server in servers if not server.error and await self._is_lost(server, container_id)]
         away = [f"{server.address}: {server.error}" for server in servers if server.error]
         if 2 * len(away) >= len(servers):
             raise Unavailable(f"a majority of the servers is needed to begin a log again: {'; '.join(away)}")
         if 2 * len(lost) <= len(servers):
             return
+        for other in range(self._containers):
+            if other != container_id and await self._may_have_plogs(other, servers):
+                await self._keep_on_record(lost, other)
         for server in lost:
             identity = server.identity or await self._new_identity(server)
             for key in self._keys(server, container_id):
@@ -104,6 +101,26 @@ class RedisLogRestart:
                     await self._cpo.replace_constant(key, known, identity)
             failpoint(IDENTITY_PUT)
             self._log.warning("a server that lost its data is on record again", address=server.address)
+
+    async def _is_lost(self, server: ServerCensus, container_id: int) -> bool:
+        """Whether the server shows another identity than the one that counts for the container (``IdentityRecord``)."""
+        shared, own = self._keys(server, container_id)
+        on_record = await self._cpo.get_constant(own) or await self._cpo.get_constant(shared)
+        return on_record is not None and on_record != server.identity
+
+    async def _may_have_plogs(self, container_id: int, servers: Sequence[ServerCensus]) -> bool:
+        """Whether a server of a group may have some of a container's log."""
+        if await self._cpo.get_metadata_plog(container_id) is None:
+            return False
+        return any(server.error or server.plogs.get(container_id) for server in servers)
+
+    async def _keep_on_record(self, lost: Sequence[ServerCensus], container_id: int) -> None:
+        """Let servers stay lost for a container, whatever is put on record for all."""
+        for server in lost:
+            shared, own = self._keys(server, container_id)
+            known = await self._cpo.get_constant(shared)
+            if known is not None:
+                await self._cpo.set_once(own, known)
 
     def _keys(self, server: ServerCensus, container_id: int) -> tuple[str, str]:
         """The constants of the identity: that of all containers, and the container's own."""

@@ -32,6 +32,7 @@ from segment_service.plog.redis_log import RedisDataLog
 from segment_service.store import check_container_count
 from tests.support.containers import ContainerKit, read_all
 from tests.support.eventually import eventually
+from tests.support.log_history import WriterHistory, write_frames
 from tests.support.redis_kit import SETTINGS, RedisKit
 from tests.support.server_fixtures import own_redis as own_redis
 from tests.support.servers import RedisServer, running_redis
@@ -270,6 +271,47 @@ async def test_a_group_of_three_that_lost_two_servers(tmp_path: Path) -> None:
             first.stop()
             await world.check_everything()
             first.start()
+        finally:
+            await world.close()
+
+
+async def test_a_restore_of_one_container_lets_no_other_one_go_on_without_what_it_lost(tmp_path: Path) -> None:
+    """The servers that lost a majority are on record for the restored one alone: the server that is left may lack what
+    the others had acknowledged."""
+    with (
+        running_redis(tmp_path / "a") as first,
+        running_redis(tmp_path / "b") as second,
+        running_redis(tmp_path / "c") as third,
+        running_redis(tmp_path / "oracle") as oracle,
+    ):
+        world = World(first, oracle, tmp_path / "tier2")
+        world.groups = (PersistenceGroup("group", (first.address, second.address, third.address)),)
+        await world.start()
+        try:
+            await world.write_everything()
+            log = world.make_log(1)
+            await log.initialize(100)
+            history = WriterHistory(0)
+            await write_frames(log, history, 10)
+            first.kill()
+            await write_frames(log, history, 10)
+            await log.close()
+            assert (history.error, len(history.acked)) == (None, 20)
+            for server in (second, third):
+                server.kill()
+                shutil.rmtree(server.folder)
+                server.folder.mkdir()
+            for server in (first, second, third):
+                server.start()
+            (outcome,) = await world.maintenance().plan(CONTAINERS, [0])
+            assert outcome.plan is not None
+            await world.maintenance().carry_out(outcome.plan)
+            log = world.make_log(1)
+            with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
+                await log.initialize(200)
+            await log.close()
+            await world.restore_all()
+            await world.check_everything()
         finally:
             await world.close()
 
