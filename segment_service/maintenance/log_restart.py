@@ -17,6 +17,7 @@ from segment_service.file_log.file_log import FileDataLog
 from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance.plog_census import ServerCensus, copies_of, take_census
 from segment_service.plog.cluster_registration import AskServer, register_groups, server_identity_key
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.plog import SET_IDENTITY, identity_key
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import ConnectionLost, RedisConnection
@@ -63,16 +64,18 @@ class RedisLogRestart:
             await self._admit([server for server in census if server.group == group.name], container_id)
         await register_groups(self._cpo, self._cluster_name, self._groups, self._ask)
         epoch_min = max([epoch_min, *(copy.epoch + 1 for copy in copies_of(census, container_id))])
-        log = RedisDataLog(
-            container_id, await self._owner(container_id), self._cpo, self._cluster_name, self._settings, self._clock
-        )
-        await log.discard(epoch_min)
+        await (await self._new_log(container_id)).discard(epoch_min)
         failpoint(LOG_DISCARDED)
-        log = RedisDataLog(
-            container_id, await self._owner(container_id), self._cpo, self._cluster_name, self._settings, self._clock
-        )
+        log = await self._new_log(container_id)
         await log.initialize(epoch_min)
         return log
+
+    async def _new_log(self, container_id: int) -> RedisDataLog:
+        """A log that puts its plogs into the groups of the settings: a registered one that they do not name drains."""
+        owner, choice = await self._owner(container_id), ChoiceByUse(self._groups)
+        return RedisDataLog(
+            container_id, owner, self._cpo, self._cluster_name, self._settings, self._clock, choice=choice
+        )
 
     async def _owner(self, container_id: int) -> str:
         """The store that the container is assigned to: the CPO gives epochs to nobody else."""

@@ -28,6 +28,7 @@ from segment_service.maintenance.redis_log_reading import RedisLogSource
 from segment_service.maintenance.store_restore import ContainerOutcome, StoreRestore
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
 from segment_service.plog.cluster_registration import ask_redis, register_groups
+from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.plog.redis_log import RedisDataLog
 from segment_service.store import check_container_count
 from tests.support.containers import ContainerKit, read_all
@@ -59,7 +60,7 @@ class World(RedisKit):
         await check_container_count(self.cpo, self.tier2, CONTAINERS, "incarnation")
 
     def make_log(self, container_id: int) -> DurableDataLog:
-        return RedisDataLog(container_id, "store", self.cpo, "test", SETTINGS)
+        return RedisDataLog(container_id, "store", self.cpo, "test", SETTINGS, choice=ChoiceByUse(self.groups))
 
     async def write_everything(self) -> None:
         for container_id in range(CONTAINERS):
@@ -314,6 +315,22 @@ async def test_a_restore_of_one_container_lets_no_other_one_go_on_without_what_i
             await world.check_everything()
         finally:
             await world.close()
+
+
+async def test_a_restore_puts_nothing_into_a_group_that_the_settings_no_longer_name(
+    world: World, tmp_path: Path
+) -> None:
+    """It drains, and its server goes once it is empty."""
+    with running_redis(tmp_path / "old") as old:
+        world.groups = (PersistenceGroup("drained", (old.address,)),)
+        await world.register()
+        world.groups = (PersistenceGroup("group", (world.server.address,)),)
+        await world.write_everything()
+        await asyncio.to_thread(world.restore, None)
+        await world.restore_all()
+        plogs = [old.call("SCARD", f"pravega:plog:index:{container_id}") for container_id in range(CONTAINERS)]
+        assert plogs == [b":0"] * CONTAINERS
+    await world.check_everything()
 
 
 class FileKit(ContainerKit):
