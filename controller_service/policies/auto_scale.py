@@ -10,10 +10,10 @@ from typing import Final
 from controller_service.store.epochs import Range
 from controller_service.store.records import ColdMark, ColdSegmentsRecord, EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
-from pravega_common.model.scaling import ScaleType, ScalingPolicy, scaling_number_max
+from pravega_common.model.scaling import ScaleType, ScalingPolicy, scale_factor_min, scaling_number_max
 from pravega_common.names import segments_per_stream_max
 
-splits_min: Final = 2
+splits_min: Final = scale_factor_min
 
 
 @dataclass(frozen=True, slots=True)

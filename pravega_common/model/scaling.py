@@ -8,6 +8,8 @@ from typing import Final
 
 scaling_number_max: Final = 2**31 - 1
 """The largest target rate, scale factor and segment count that the API's messages hold."""
+scale_factor_min: Final = 2
+"""The least number of segments that a hot one is split into; policies may be stored with less, and act as this."""
 
 
 class ScaleType(enum.IntEnum):

@@ -32,7 +32,7 @@ from pravega_common.errors import (
     UnsupportedOperation,
 )
 from pravega_common.model.retention import RetentionType
-from pravega_common.model.scaling import ScaleType
+from pravega_common.model.scaling import ScaleType, scale_factor_min
 from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max
 from pravega_common.names import (
     scoped_name,
@@ -223,7 +223,7 @@ def creation_options(configuration: StreamConfiguration) -> dict[str, str]:
     scaling, retention = configuration.scaling, configuration.retention
     made = {"default_num_segments": str(scaling.min_segments)}
     if scaling.scale_type is not ScaleType.FIXED:
-        made["default_scale_factor"] = str(scaling.scale_factor)
+        made["default_scale_factor"] = str(max(scaling.scale_factor, scale_factor_min))
     if scaling.scale_type is ScaleType.KILOBYTES_PER_SECOND:
         made["default_segment_target_rate_bytes_per_sec"] = str(scaling.target_rate * 1024)
     elif scaling.scale_type is ScaleType.EVENTS_PER_SECOND:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pravega_common.model.scaling import scaling_number_max
+from pravega_common.model.scaling import scale_factor_min, scaling_number_max
 from pravega_spark.options import values
 from pravega_spark.options.limits import parse_end, parse_start
 
@@ -300,7 +300,7 @@ OPTIONS: Final = (
     Option(
         "default_scale_factor",
         Use.ALL,
-        values.integer(2, scaling_number_max),
+        values.integer(scale_factor_min, scaling_number_max),
         None,
         "into how many a busy segment is split",
         "no scaling",

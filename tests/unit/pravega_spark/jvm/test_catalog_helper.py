@@ -258,6 +258,15 @@ def test_a_described_stream_can_be_created_again(client: Client, options: dict[s
     assert creation_options(client.controller.scopes["s"]["t"]) == options
 
 
+@pytest.mark.parametrize("factor", [0, 1])
+def test_a_factor_of_other_clients_that_splits_nothing_is_shown_as_it_acts(client: Client, factor: int) -> None:
+    """Controllers take such a factor and split in two; the option takes no less than that."""
+    shown = creation_options(StreamConfiguration(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, factor, 1)))
+    assert shown["default_scale_factor"] == "2"
+    create(client, "t", **shown)
+    assert client.controller.scopes["s"]["t"].scaling == ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 2, 1)
+
+
 def test_retention_and_scaling_of_other_clients_are_described() -> None:
     configuration = StreamConfiguration(
         ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 5, 2, 2), RetentionPolicy.by_time(5)
