@@ -73,9 +73,14 @@ def check_listens(controller: str | ControllerAddress) -> None:
     ) from failure
 
 
-def existing_stream(client: StreamClient, text: str) -> tuple[str, str]:
-    """Parses the name of a stream that must be there: ``StreamNotFound`` says how to make it."""
+def existing_stream(client: StreamClient, text: str, *, for_writing: bool = False) -> tuple[str, str]:
+    """Parses the name of a stream that must be there: ``StreamNotFound`` says where to look for the right name, or how
+    to make the stream if it is to be written to.
+    """
     scope, stream = parse_stream(text)
     if not client.controller.stream_exists(scope, stream):
-        raise StreamNotFound(f"stream '{text}' does not exist; create it with: pravega-spark stream create {text}")
+        advice = (
+            f"create it with: pravega-spark stream create {text}" if for_writing else "see pravega-spark stream list"
+        )
+        raise StreamNotFound(f"stream '{text}' does not exist; {advice}")
     return scope, stream

@@ -53,7 +53,7 @@ def write(
     parser = Parser(event_format, key_field, key)
     show = _Counter()
     with connected(controller) as client, connected_gateway(controller) as gateway:
-        scope, name = existing_stream(client, stream)
+        scope, name = existing_stream(client, stream, for_writing=True)
         try:
             columns = sink_columns([("event", "binary"), ("routing_key", "string")])
             count = write_pipe(

@@ -82,7 +82,7 @@ def quota(
 
 def _of_existing(client: StreamClient, scope: str) -> DescribedQuota | None:
     if not client.controller.scope_exists(scope):
-        raise ScopeNotFound.of(scope)
+        raise ScopeNotFound(f"scope '{scope}' does not exist; see pravega-spark scope list")
     return _described(client, scope)
 
 

@@ -136,7 +136,7 @@ def test_the_life_of_a_stream(shell: Shell) -> None:
     assert shell.json("stream", "retain", stream, "--hours", "1", "--once")["bytes"] == 0
     assert f"scope '{shell.scope}-2' does not exist" in shell.complaint("stream", "list", f"{shell.scope}-2")
     shell.run("stream", "delete", stream, "--yes")
-    assert "does not exist; create it with" in shell.complaint("stream", "info", stream)
+    assert "does not exist; see pravega-spark stream list" in shell.complaint("stream", "info", stream)
     assert shell.json("stream", "list", shell.scope) == []
 
 

@@ -1,13 +1,20 @@
-"""The authority of a standalone in the default folder is found where it is meant, and nowhere else."""
+"""Tests where the authority of a standalone is found, and what is said of streams and scopes that are absent."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
+from typer.testing import CliRunner
 
+from pravega_common.errors import ScopeNotFound, StreamNotFound
+from pravega_spark.application import make_application
 from pravega_spark.backfill import runner
-from pravega_spark.commands.connection import authority_of, cluster_address
+from pravega_spark.commands import scope
+from pravega_spark.commands.connection import authority_of, cluster_address, existing_stream
+from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import CA_FILE_VARIABLE
 from tests.support.certificates import Authority
 
@@ -48,3 +55,33 @@ def test_who_names_one_has_that(made: Path, monkeypatch: pytest.MonkeyPatch, tmp
 def test_without_a_standalone_there_is_none(made: Path) -> None:
     made.unlink()
     assert authority_of(HERE) == ""
+
+
+class _Empty:
+    """A cluster without scopes and streams, as a client and as its controller."""
+
+    @property
+    def controller(self) -> _Empty:
+        return self
+
+    def stream_exists(self, scope: str, stream: str) -> bool:
+        return False
+
+    def scope_exists(self, scope: str) -> bool:
+        return False
+
+
+def test_only_who_writes_to_an_absent_stream_is_told_to_create_it() -> None:
+    client = cast(StreamClient, _Empty())
+    with pytest.raises(StreamNotFound, match=r"'s/t' does not exist; create it with: .* stream create s/t$"):
+        existing_stream(client, "s/t", for_writing=True)
+    with pytest.raises(StreamNotFound, match=r"'s/t' does not exist; see pravega-spark stream list$"):
+        existing_stream(client, "s/t")
+
+
+def test_who_names_an_absent_scope_is_told_where_scopes_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scope, "connected", lambda controller: nullcontext(_Empty()))
+    for words in (["scope", "info", "s"], ["scope", "quota", "s", "--none"]):
+        refused = CliRunner().invoke(make_application(words), words).exception
+        assert isinstance(refused, ScopeNotFound)
+        assert str(refused) == "scope 's' does not exist; see pravega-spark scope list"
