@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 from controller_service.store.epochs import Range
 from controller_service.store.records import ColdMark, ColdSegmentsRecord, EpochRecord, SegmentRecord
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.scaling import ScaleType, ScalingPolicy, scale_factor_min, scaling_number_max
 from pravega_common.names import segments_per_stream_max
-
-splits_min: Final = scale_factor_min
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,8 @@ def splits_of(policy: ScalingPolicy, reported: int, segments: int) -> int:
     Not more than the policy's factor, and never fewer than two.
     """
     room = segments_per_stream_max - segments + 1
-    splits = min(max(reported, splits_min), max(policy.scale_factor, splits_min), room)
-    return splits if splits >= splits_min else 0
+    splits = min(max(reported, scale_factor_min), max(policy.scale_factor, scale_factor_min), room)
+    return splits if splits >= scale_factor_min else 0
 
 
 def parts_of(segment: SegmentRecord, count: int) -> list[Range]:

@@ -226,8 +226,9 @@ class TableLedger:
                 "on_unresolved_batch=replay to write it again"
             )
         if not replays:
+            if self._members.commit_open(entry.members, states) is None:
+                return None  # Not all that was open is committed yet.
             _log.warning("%s; taken as written (on_unresolved_batch=%s)", text, policy)
-            self._members.commit_open(entry.members, states)
             marked = self._mark(found, SetState.COMMITTED).record
             if entry.batch_id != wanted.batch_id or marked.last_batch_id != entry.batch_id:
                 return None

@@ -13,10 +13,9 @@ from controller_service.api.rest.bodies import (
     TimeBasedRetention,
     UpdateStreamRequest,
 )
-from controller_service.policies.auto_scale import splits_min
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.retention import RetentionPolicy, RetentionType
-from pravega_common.model.scaling import ScaleType, ScalingPolicy
+from pravega_common.model.scaling import ScaleType, ScalingPolicy, scale_factor_min
 from pravega_common.model.stream_configuration import StreamConfiguration
 
 _SCALE_NAMES: Final[dict[ScaleType, ScaleKind]] = {
@@ -37,7 +36,7 @@ def configuration_of(body: UpdateStreamRequest) -> StreamConfiguration:
     scaling, retention = body.scaling_policy, body.retention_policy
     factor = scaling.scale_factor
     if factor is None:
-        factor = 0 if scaling.type == "FIXED_NUM_SEGMENTS" else splits_min
+        factor = 0 if scaling.type == "FIXED_NUM_SEGMENTS" else scale_factor_min
     configuration = StreamConfiguration(
         ScalingPolicy(_SCALE_TYPES[scaling.type], scaling.target_rate or 0, factor, scaling.min_segments),
         None if retention is None else _retention_of(retention),

@@ -265,6 +265,33 @@ def test_an_unknown_batch_written_again(store: PlainPravega) -> None:
     assert states(store, again) == [COMMITTED] * 3
 
 
+def torn(store: PlainPravega) -> list[SetMember]:
+    """Recorded; one is committed, one ended with its lease, one is open."""
+    first = store.sets()
+    members = begun(store, first, "a")
+    store.watch = at("commit", "after", 1, die)
+    with pytest.raises(Died):
+        commit(first, "a", members)
+    store.watch = lambda call, when: None
+    store.abort_transaction("scope", "stream", members[1].transaction_id)
+    assert states(store, members) == [COMMITTED, ABORTED, OPEN]
+    return members
+
+
+def test_a_torn_batch_taken_as_written_has_all_that_was_open(store: PlainPravega) -> None:
+    """Also when the driver sleeps between asking for the states and committing, so that it has to ask again."""
+    members = torn(store)
+    sets = store.sets()
+    again = begun(store, sets, "b")
+
+    def sleep() -> None:
+        store.now_s += lease_ms / 1000 / 3
+
+    store.watch = at("ping", "after", 2 * len(members), sleep)
+    assert commit(sets, "b", again, policy="skip") is CommitStatus.ALREADY_COMMITTED
+    assert states(store, members) == [COMMITTED, ABORTED, COMMITTED]
+
+
 def test_an_older_unknown_batch_does_not_stop_a_later_version_for_ever(store: PlainPravega) -> None:
     """A batch write under ``txn_version`` 1 after version 0 was left unknown: nothing of version 0 is written here."""
     left_unknown(store)
