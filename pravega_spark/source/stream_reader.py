@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, StreamNotFound
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, SegmentTruncated, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import scoped_name, segment_epoch, split_scoped_name
 from pravega_spark.gateway.provisioning import provisioned_gateway
@@ -52,7 +52,7 @@ scalings_per_batch_max: Final = 1_000
 """Over how many scalings one behind the other a batch with ``order=none`` reads; the next one goes on from there."""
 
 plans_max: Final = 3
-"""How often a batch is planned at most, when a segment or its stream is deleted while it is planned."""
+"""How often a batch is planned at most, when a segment or its stream is deleted or truncated while it is planned."""
 
 creation_max_s: Final = 60.0
 """How long a stream that a pattern found may have no segments since it is being made."""
@@ -247,8 +247,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         for _ in range(plans_max - 1):
             try:
                 return self._planned(start, limit)
-            except (SegmentNotFound, NotFound):
-                _log.info("a segment was deleted while a batch was planned: it is planned again")
+            except (SegmentNotFound, SegmentTruncated, NotFound):
+                _log.info("a segment was deleted or truncated while a batch was planned: it is planned again")
         return self._planned(start, limit)
 
     def _planned(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

@@ -649,6 +649,32 @@ class TestLoss:
         else:
             assert query.all() == numbered(5, 8)
 
+    @pytest.mark.parametrize("limit", ["max_events_per_trigger", "approx_bytes_per_trigger", "min_events_per_trigger"])
+    @pytest.mark.parametrize("fails", ["true", "false"])
+    def test_truncated_while_it_is_planned(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch, limit: str, fails: str
+    ) -> None:
+        """Before the next boundary that the index knows, so that events are stepped over from what is gone."""
+        streams.create("t")
+        for first in range(0, 40, 20):
+            data = b"".join(struct.pack(">ii", 0, len(event)) + event for event in numbered(first, first + 20))
+            streams.gateway.append("s/t/0.#epoch.0", data, 20)
+        query = Query(reader(streams, max_events_per_trigger="4"))
+        assert query.step() == [numbered(0, 4)]
+        query.restart(reader(streams, fail_on_data_loss=fails, **{limit: "6"}))
+        plan = query.source._holds_back
+
+        def truncating(*given: Any, **named: Any) -> Any:
+            streams.gateway.truncate_stream("s", "t", {0: 8 * 18})
+            return plan(*given, **named)
+
+        monkeypatch.setattr(query.source, "_holds_back", truncating)
+        if fails == "true":
+            with pytest.raises(DataCorruption, match=r"s/t was lost .* from offset 72, the first .* available is 144"):
+                query.all()
+        else:
+            assert query.all() == numbered(8, 40)
+
     @pytest.mark.parametrize("fails", ["true", "false"])
     def test_deleted_before_a_batch_is_repeated(self, streams: FakeStreams, fails: str) -> None:
         streams.create("t")
