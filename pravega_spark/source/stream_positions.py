@@ -86,10 +86,12 @@ class StreamPositions:
         """The cut without lost data, which is an error or skipped.
 
         A deleted stream that may be missed has nothing to read until it is created again, and then from its head on.
+        So is one that has less of a segment than was read: no segment of it was read, also where one has as much.
         """
         moved = dict(cut)
         infos: dict[int, SegmentInfo] = {}
         gone: set[int] = set()
+        is_another = False
         history = self._history()
         found = self._infos([item for item in cut if item not in (known or {})])
         for item, offset in cut.items():
@@ -101,10 +103,13 @@ class StreamPositions:
             if not info.start_offset <= offset <= info.length:
                 self._report(self._missed(item, offset, info))
                 moved[item] = info.start_offset
+                is_another |= offset > info.length
             infos[item] = info
-        if not gone:
+        if not gone and not is_another:
             return moved, infos
         try:
+            if is_another:
+                return self._present(history.head)
             return self._present(self._around(moved, gone, history), infos)
         except NotFound:
             _log.warning("stream %s/%s is deleted: nothing is read until it is created again", self.scope, self.stream)
@@ -222,13 +227,13 @@ class StreamPositions:
     def micro_batch(self, start: SegmentOffsets, end: SegmentOffsets) -> tuple[SegmentOffsets, list[Span]]:
         """Return where a micro-batch that ends at ``end`` begins, and its spans.
 
-        It begins at 0 in a segment that it ends before its start: a position only goes back in another stream of the
-        name. That is an error, unless data may be missed.
+        It begins at 0 in all segments where it ends before its start in one: a position only goes back in another
+        stream of the name. That is an error, unless data may be missed.
         """
         back = {item: offset for item, offset in start.items() if offset > end.get(item, offset)}
         for item, offset in back.items():
             self._report(replaced(self.scope, self.stream, item, offset, f"the batch ends at {end[item]}"))
-        return self._begin_and_spans({**start, **dict.fromkeys(back, 0)}, end)
+        return self._begin_and_spans(dict.fromkeys(start, 0) if back else start, end)
 
     def spans(self, start: SegmentOffsets, end: SegmentOffsets) -> list[Span]:
         """The spans between any two cuts, also where segments begin or end between them.

@@ -260,7 +260,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         if not self._end and self._target is None and self._quiet.is_repeated(moved, infos):
             return self._unmoved(start, begin)
         is_limited = not isinstance(limit, ReadAllAvailable)
-        if is_limited and self._target is None and self._holds_back(moved, infos):
+        holds_back = is_limited and self._target is None and self._holds_back(moved, infos)
+        if holds_back or any(_is_begun_anew(begin[name], cut) for name, cut in moved.items()):
             taken = _Taken(moved, {}, moved, infos)
         else:
             taken = self._taken(moved, infos, is_limited=is_limited)
@@ -494,3 +495,12 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""
+
+
+def _is_begun_anew(begin: SegmentOffsets, moved: SegmentOffsets) -> bool:
+    """Whether a position goes back to the head of another stream of the name, which a batch without rows does.
+
+    The two offsets of one with rows would not tell of all segments that they were read from their beginning. Of a
+    single one they do (``spans_of_batch``).
+    """
+    return len(begin) > 1 and any(offset < begin.get(item, 0) for item, offset in moved.items())

@@ -208,6 +208,19 @@ def test_a_stream_created_anew_with_the_same_segments(streams: FakeStreams, monk
     assert step(source, log) == numbered(3, 1000)
 
 
+def test_a_stream_created_anew_with_a_segment_that_looks_as_before(
+    streams: FakeStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one tells that nothing of this stream was read; 20 lies inside an event."""
+    refuse_what_goes_back(streams, monkeypatch)
+    streams.create("t", 2)
+    streams.append("t", 0, numbered(0, 3))
+    streams.append("t", 1, numbered(3, 6))
+    log: list[dict[str, Any]] = [{"version": 2, "streams": {"s/t": {"0": 5000, "1": 20}}}]
+    assert step(reader(streams, fail_on_data_loss="false"), log) == numbered(0, 6)
+    assert rows(reader(streams, fail_on_data_loss="false"), log[0], log[1]) == numbered(0, 6), "repeated"
+
+
 def test_a_stream_created_anew_with_other_segments(streams: FakeStreams) -> None:
     """As a controller makes it; the batch that is repeated then is of the one before."""
     streams.create("t", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from collections import Counter
@@ -724,6 +725,23 @@ class TestLoss:
         again = Query(reader(streams, fail_on_data_loss="false"))
         assert again.rows(start, json.loads(query.log[-1])) == [numbered(0, 2)], "repeated"
         assert steps_of(query) == [numbered(2, 4)]
+
+    @pytest.mark.parametrize("order", ["key", "none"])
+    @pytest.mark.parametrize("position", [{"0": 5000, "1": 27}, {"0": 27, str(2**32 + 7): 50}], ids=["short", "other"])
+    def test_created_anew_with_a_segment_that_looks_as_before(
+        self, streams: FakeStreams, order: str, position: dict[str, int]
+    ) -> None:
+        """Another one tells that it is of another stream, of which nothing was read; 27 lies inside an event."""
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 3))
+        streams.append("t", 1, numbered(3, 6))
+        query = Query(reader(streams, fail_on_data_loss="false", order=order))
+        query.log = [json.dumps({"version": 1, "streams": {"s/t": position}})]
+        assert sorted(query.all()) == numbered(0, 6)
+        ends = [json.loads(line) for line in query.log]
+        again = Query(reader(streams, fail_on_data_loss="false", order=order))
+        batches = [again.rows(start, end) for start, end in itertools.pairwise(ends)]
+        assert sorted(event for parts in batches for part in parts for event in part) == numbered(0, 6), "repeated"
 
     @pytest.mark.parametrize("order", ["key", "none"])
     def test_created_anew_with_the_same_segments_and_limits(self, streams: FakeStreams, order: str) -> None:
