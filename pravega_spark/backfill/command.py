@@ -18,6 +18,7 @@ from pravega_spark.backfill.definition import (
     checked_job_id,
     chunk_bytes_default,
     parse_options,
+    reader_of,
 )
 from pravega_spark.backfill.load import Chunks
 from pravega_spark.backfill.runner import JobRun, LoadSettings, Runner, SparkRunner, Summary
@@ -118,8 +119,8 @@ class BackfillCommands:
             parse_stream(target)
             if not 1 <= segments <= segments_per_stream_max:
                 raise InvalidArgument(f"--segments {segments} must be at least 1 and at most {segments_per_stream_max}")
-            options = parse_options(option or [])
-            job = LoadJob(source, source_format or found_format(source), target, options, schema, event, key, stage)
+            form, options = reader_of(source_format or found_format(source), parse_options(option or []))
+            job = LoadJob(source, form, target, options, schema, event, key, stage)
             if stage and job.is_of_files:
                 raise InvalidArgument(
                     f"--stage is for what is no files: {job.source_format} is loaded in chunks without"

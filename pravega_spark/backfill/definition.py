@@ -14,7 +14,7 @@ FILE_FORMATS: Final = ("parquet", "csv", "json", "text", "orc", "avro", "xml", "
 _BY_ENDING: Final = {
     "parquet": "parquet",
     "csv": "csv",
-    "tsv": "csv",
+    "tsv": "tsv",
     "json": "json",
     "jsonl": "json",
     "ndjson": "json",
@@ -24,6 +24,9 @@ _BY_ENDING: Final = {
     "avro": "avro",
     "xml": "xml",
 }
+_TABS: Final = "tsv"
+"""The format of an ending that Spark has not: its ``csv``, where tabs and no commas part the columns."""
+_SEPARATORS: Final = frozenset({"sep", "delimiter"})
 _COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")
 _OWN_EVENT: Final = {"text": "value", "binaryfile": "content"}
 """The column that is the event by default, by the format in lower case, where one column holds everything."""
@@ -103,6 +106,17 @@ def format_of(path: str) -> str:
     if found is None:
         raise InvalidArgument(f"'{path}' does not say of what format it is; give --format {'|'.join(FILE_FORMATS)}|…")
     return found
+
+
+def reader_of(source_format: str, options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Returns Spark's format and options for a format: ``tsv`` is ``csv`` with tabs, unless an option parts otherwise.
+
+    With the commas of ``csv`` a line would be cut at those in its texts.
+    """
+    if source_format.lower() != _TABS:
+        return source_format, options
+    given = _SEPARATORS & {name.lower() for name in options}
+    return "csv", options if given else {**options, "sep": "\t"}
 
 
 def parse_options(texts: list[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,20 @@ def test_arguments_of_load(runner: RecordingRunner) -> None:
     run(runner, "load", "-", "s/t", "--job-id", "j", "--format", "jdbc", "--stage", "--stage-rows", "7")
     assert [job.stage for job in runner.loads] == [False, False, False, True]
     assert [settings.chunks.rows for settings in runner.settings] == [100_000, 100_000, 100_000, 7]
+
+
+def test_tabs_part_the_columns_of_tsv(runner: RecordingRunner, tmp_path: Path) -> None:
+    """Else a line with commas in its texts is cut at these, and what lies behind the first line's columns is lost."""
+    (tmp_path / "part-0.tsv").write_text("1\tNo, thanks\n")
+    for source in ("a.tsv", "/data/*.tsv.gz", str(tmp_path)):
+        run(runner, "load", source, "s/t", "--job-id", "j", "--option", "header=true")
+    assert [job.source_format for job in runner.loads] == ["csv"] * 3
+    assert all(job.options == {"header": "true", "sep": "\t"} and job.is_of_files for job in runner.loads)
+    for own in ("sep=;", "Delimiter=;"):
+        run(runner, "load", "a.tsv", "s/t", "--job-id", "j", "--option", own)
+        assert runner.loads[-1].options == dict([own.split("=")])
+    run(runner, "load", "a.tsv", "s/t", "--job-id", "j", "--format", "csv")
+    assert runner.loads[-1].options == {}
 
 
 def test_arguments_of_export(runner: RecordingRunner) -> None:
