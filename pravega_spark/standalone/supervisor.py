@@ -191,7 +191,12 @@ class Supervisor(Service):
             await self._clock.sleep(delay_s)
             delay_s = min(delay_s * 2, restart_delay_max_s)
             child.restarts += 1
-            await child.launch()
+            try:
+                await child.launch()
+            except OSError as error:
+                # Its log cannot be opened, or there is no memory for a process: the others work on meanwhile.
+                self.log.warning("child not started, trying again", child=child.spec.name, error=str(error))
+                continue
             self.spawn(self._announce(child), f"{child.spec.name}-ready")
 
     async def _announce(self, child: ChildProcess) -> None:

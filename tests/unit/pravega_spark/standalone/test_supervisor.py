@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError
-from pravega_spark.standalone.supervisor import ChildSpec, Supervisor, restart_delay_min_s, start_time_max_s
+from pravega_spark.standalone.supervisor import (
+    ChildSpec,
+    Supervisor,
+    restart_delay_max_s,
+    restart_delay_min_s,
+    start_time_max_s,
+)
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 
@@ -109,3 +115,37 @@ async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path
     assert supervisor.is_running
     assert announced[1] == supervisor.pids() != {"child": process.pid}
     await supervisor.stop()
+
+
+async def test_a_child_that_cannot_be_started_again_takes_nothing_down(tmp_path: Path) -> None:
+    """Its folder of logs is gone for a while; a machine that lacks memory for a process is the same."""
+
+    async def serves() -> bool:
+        return True
+
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    announced: list[dict[str, int]] = []
+    children = [ChildSpec(name, PROGRAM, logs / f"{name}.log", serves) for name in ("other", "dies")]
+    supervisor = Supervisor(children, lambda running: announced.append(running.pids()), ManualClock())
+    await supervisor.start()
+    other, dies = (child.process for child in supervisor.children)
+    assert other is not None
+    assert dies is not None
+    clock = supervisor._clock
+    assert isinstance(clock, ManualClock)
+    try:
+        logs.rename(tmp_path / "aside")
+        dies.kill()
+        await eventually(lambda: bool(clock._sleepers), "the pause before the child is started again")
+        await clock.advance(restart_delay_min_s)
+        await eventually(lambda: bool(clock._sleepers) or not supervisor.is_running, "the pause before another try")
+        assert supervisor.is_running
+        assert other.returncode is None
+        logs.mkdir()
+        await clock.advance(restart_delay_max_s)
+        await eventually(lambda: bool(announced), "the start of the child")
+        assert announced[-1]["dies"] != dies.pid
+        assert announced[-1]["other"] == other.pid
+    finally:
+        await supervisor.stop()
