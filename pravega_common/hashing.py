@@ -184,9 +184,17 @@ def _positions_of_texts(keys: Any) -> npt.NDArray[np.float64]:
         batch = slice(first, first + _batch_keys)
         result[batch], plain = _positions_of_ascii(data, starts[batch], lengths[batch])
         for index in np.flatnonzero(~plain) + first:
-            text = used[starts[index] : starts[index] + lengths[index]].tobytes().decode("utf-8", "surrogatepass")
-            result[index] = position_of_key(text)
+            text = used[starts[index] : starts[index] + lengths[index]].tobytes()
+            result[index] = position_of_key(_text_of(text))
     return result
+
+
+def _text_of(key: bytes) -> str:
+    """Returns the text of a key. Bytes that are no UTF-8, which Spark has in its texts too, are taken as ISO 8859-1."""
+    try:
+        return key.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return key.decode("latin-1")
 
 
 _word_bytes: Final = 8

@@ -58,3 +58,16 @@ def test_rows_go_where_the_text_goes(distinct: int) -> None:
     for keys in (pa.array(numbers), pa.array([str(item).encode() for item in numbers], pa.binary())):
         found = router.key_positions(keys, lengths)
         assert found.tolist() == [position_of_key(str(item)) for item in numbers]
+
+
+@pytest.mark.parametrize("count", [3, 1_000], ids=["each once", "repeated"])
+def test_a_text_that_is_no_utf8_goes_where_its_bytes_go(count: int) -> None:
+    """Spark does not look what is in its texts: lines of a file in another encoding, a cast of bytes."""
+    router = RowRouter([SegmentRange("s", "t", 0, 0.0, 1.0)], 0)
+    keys = [(b"caf\xe9", "na\u00efve".encode(), None)[index % 3] for index in range(count)]
+    as_bytes = pa.array(keys, pa.binary())
+    as_texts = pa.Array.from_buffers(pa.string(), count, as_bytes.buffers())
+    lengths = np.full(count, 10, dtype=np.int64)
+    found = router.key_positions(as_texts, lengths)
+    assert found.tolist() == router.key_positions(as_bytes, lengths).tolist()
+    assert found[:2].tolist() == [position_of_key("caf\u00e9"), position_of_key("na\u00efve")]
