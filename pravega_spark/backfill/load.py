@@ -19,6 +19,7 @@ from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Tar
 from pravega_spark.backfill.progress import JobProgress, ProgressDisplay, progress_of_stages
 from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.backfill.staging import Staging, staged_rows_per_file_default
+from pravega_spark.ledger.batch import JOB_PREFIX
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.options.definitions import Use
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 poll_s: Final = 1
+readable_wait_ms: Final = 1_000
+"""How long the controller may wait until what it has decided can be read."""
 _ALL_AGES: Final = "36500d"
 """Age that no file reaches: by default Spark skips files a week older than the newest one it has seen."""
 looked_up_max: Final = 1_000
@@ -84,7 +87,8 @@ def run_load(
         if recorded.stage:
             return _load_staged(spark, claims, claim, recorded, folder, sink, chunks)
         if not recorded.is_of_files:
-            return _load_at_once(spark, claims, claim, recorded, sink)
+            written = _rows_on_record(client, Sink(f"{JOB_PREFIX}{claim.query_id}", options.destination))
+            return _load_at_once(spark, claims, claim, recorded, sink, written)
         return _load_files(spark, claims, claim, recorded, folder, sink, chunks)
 
 
@@ -395,16 +399,26 @@ def _load_staged(
 # ---- other formats, at once ------------------------------------------------------------------------------------------
 
 
-def _load_at_once(
-    spark: SparkSession, claims: JobClaims, claim: JobClaim, job: LoadJob, sink: dict[str, str]
-) -> LoadResult:
-    """Writes one transaction set under the claim's id, unless the claim says that a former run wrote it.
+def _rows_on_record(client: StreamClient, sink: Sink) -> int | None:
+    """Returns the rows of the one batch of a job that its sink has on record; None if it has none."""
+    recorded, last = TransactionCoordinator(client).get(sink, 0, readable_wait_ms)
+    return recorded.events if last >= 0 else None
 
-    The sink's record tells a retry of it only where the former run died before it noted its rows: the record ends 90
-    days after its last use, or by ``sink forget``, and the claim does not.
+
+def _load_at_once(
+    spark: SparkSession, claims: JobClaims, claim: JobClaim, job: LoadJob, sink: dict[str, str], written: int | None
+) -> LoadResult:
+    """Writes one transaction set under the claim's id, unless a former run wrote it.
+
+    The claim says so, or the sink's record (``written``: its rows) where the former run died before it noted them: the
+    record ends 90 days after its last use, or by ``sink forget``, and the claim does not. The source is not read again:
+    it may have other rows by now, and the sink refuses such a replay.
     """
     if claim.last_batch >= 0:
         return LoadResult(0, 0, claim.rows, claim.is_exact)
+    if written is not None:
+        _note_rows(claims, claim, written, 0, is_exact=True)
+        return LoadResult(0, 0, written)
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 

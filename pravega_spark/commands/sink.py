@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -13,13 +13,11 @@ from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOptio
 from pravega_spark.commands.connection import connected
 from pravega_spark.commands.output import confirm, counted, print_facts, print_json, print_table
 from pravega_spark.commands.quantities import text_of_time
+from pravega_spark.ledger.batch import JOB_PREFIX
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaims, claims_segment
 from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
-
-JOB_PREFIX: Final = "job:"
-"""Before the name of a batch write (``sink/batch_writer.py``)."""
 
 
 def add_to(application: typer.Typer) -> None:

@@ -7,12 +7,14 @@ table segment where the controller cannot decide a batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
 
 UnresolvedPolicy = Literal["fail", "skip", "replay"]
 """The values of option ``on_unresolved_batch``."""
+JOB_PREFIX: Final = "job:"
+"""Begins the query id of a batch write that option ``job_id`` names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pravega_common.errors import ConfigurationError
 from pravega_common.model.transaction_sets import UNNAMED_PREFIX
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
-from pravega_spark.ledger.batch import BatchIdentity
+from pravega_spark.ledger.batch import JOB_PREFIX, BatchIdentity
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.record_columns import WrittenColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch
@@ -33,7 +33,7 @@ def batch_identity(options: WriteOptions) -> BatchIdentity:
     if options.txn_app_id is not None and options.txn_version is not None:
         name, batch_id = f"{APPLICATION_PREFIX}{options.txn_app_id}", options.txn_version
     elif options.job_id is not None:
-        name, batch_id = f"job:{options.job_id}", 0
+        name, batch_id = f"{JOB_PREFIX}{options.job_id}", 0
     else:
         name, batch_id = f"{UNNAMED_PREFIX}{run_id}", 0
     return BatchIdentity(secret_of_write(options, name).sink(name, options.destination), run_id, batch_id)

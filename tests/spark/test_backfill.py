@@ -33,7 +33,7 @@ from pravega_spark.backfill.definition import ExportJob, JobDiffers, LoadJob
 from pravega_spark.backfill.export import ExportResult, resolver, run_export
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import JobMisplaced
-from pravega_spark.backfill.load import Chunks, run_load
+from pravega_spark.backfill.load import Chunks, LoadResult, run_load
 from pravega_spark.backfill.progress import JobProgress, progress_of_stages
 from pravega_spark.backfill.staging import AFTER_STAGED, BEFORE_LOADED, BEFORE_STAGED, FOLDER, STAGED
 from pravega_spark.source.checkpoint import committed_position
@@ -340,6 +340,20 @@ def test_a_format_that_is_no_files_is_one_commit_under_the_job(
         client.controller.create_scope(place.scope)
     assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1)).rows == 500
     run_load(spark, "j", job, folder, sink_of(place), Chunks(1))
+    assert sorted(int(event) for event in place.events()) == list(range(500))
+
+
+def test_one_commit_that_was_not_noted_is_known_to_its_sink_though_the_source_has_grown(
+    spark: SparkSession, place: Place, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.fill("from", 0, 500)
+    job = LoadJob("-", "pravega", f"{place.scope}/t", streams.options("from"), event="event")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    with monkeypatch.context() as dying:
+        dying.setattr("pravega_spark.backfill.load._note_rows", lambda *given, **more: None)
+        assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1)) == LoadResult(500, 1)
+    streams.fill("from", 500, 520)
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1)) == LoadResult(0, 0, 500)
     assert sorted(int(event) for event in place.events()) == list(range(500))
 
 

@@ -11,6 +11,7 @@ from pravega_common.errors import Unavailable
 from pravega_spark.backfill.definition import LoadJob
 from pravega_spark.backfill.load import LoadResult, _load_at_once
 from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
+from pravega_spark.sink.commit_protocol import ReplayDiffers
 from tests.support.fakes.plain_pravega import PlainPravega, Table
 
 JOB = LoadJob("-", "jdbc", "s/t")
@@ -22,7 +23,7 @@ class Database:
 
     rows: int
     stream: int = 0
-    sinks: set[str] = field(default_factory=set)
+    sinks: dict[str, int] = field(default_factory=dict)
     reads: int = 0
     fails: bool = False
     chosen: str = ""
@@ -43,8 +44,10 @@ class Database:
     def save(self) -> None:
         """Commits as the sink does: nothing of a batch that it has on record."""
         if self.chosen not in self.sinks:
-            self.sinks.add(self.chosen)
+            self.sinks[self.chosen] = self.rows
             self.stream += self.rows
+        elif self.sinks[self.chosen] != self.rows:
+            raise ReplayDiffers("the batch was committed with other rows")
         if self.fails:
             raise Unavailable("the driver died")
 
@@ -74,7 +77,7 @@ def run(database: Any, claims: JobClaims) -> LoadResult:
     """A run of the job, which reads its claim when it begins."""
     claim = claims.read("s/t", "j")
     assert claim is not None
-    return _load_at_once(database, claims, claim, JOB, {})
+    return _load_at_once(database, claims, claim, JOB, {}, database.sinks.get(claim.query_id))
 
 
 def test_what_the_claim_has_as_written_is_not_written_when_the_sink_has_forgotten_it(
@@ -94,6 +97,19 @@ def test_a_run_that_died_between_its_commit_and_its_claim_is_told_by_the_sink(
     with pytest.raises(Unavailable, match="the driver died"):
         run(database, claims)
     database.fails = False
-    assert run(database, claims) == LoadResult(7, 1)
+    assert run(database, claims) == LoadResult(0, 0, rows_before=7)
     assert database.stream == 7
+    assert run(database, claims) == LoadResult(0, 0, rows_before=7)
+
+
+def test_a_run_that_died_after_its_commit_ends_though_the_source_has_grown(
+    database: Database, claims: JobClaims
+) -> None:
+    """The sink would refuse a replay with other rows, in this run and in every one to come."""
+    database.fails = True
+    with pytest.raises(Unavailable, match="the driver died"):
+        run(database, claims)
+    database.fails, database.rows = False, 9
+    assert run(database, claims) == LoadResult(0, 0, rows_before=7)
+    assert (database.stream, database.reads) == (7, 1)
     assert run(database, claims) == LoadResult(0, 0, rows_before=7)
