@@ -116,12 +116,20 @@ class JobFolder:
             raise ConfigurationError(f"the folder '{path}' cannot be made; is the one above it writable?")
 
     def move(self, source: str, target: str) -> None:
-        """Moves a file into a folder that is there; a file that an earlier call moved stays where it is."""
+        """Moves a file into a folder that is there; a file that an earlier call moved stays where it is.
+
+        Object stores copy and delete: a call that was cut off between leaves both, and is made again.
+        """
         if not self.exists(source):
             if not self.exists(target):
                 raise DataCorruption(f"neither {source} nor {target} is there, though one was written; who deleted it?")
             return
+        if self.exists(target) and self._size(target) == self._size(source):
+            self.delete(target)
         self._rename(self._path(source), self._path(target))
+
+    def _size(self, path: str) -> int:
+        return int(self._files.getFileStatus(self._path(path)).getLen())
 
     def delete(self, path: str) -> None:
         self._files.delete(self._path(path), True)

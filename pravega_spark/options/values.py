@@ -154,7 +154,7 @@ def pattern(text: str) -> re.Pattern[str]:
     """A regular expression."""
     try:
         return re.compile(text.strip())
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is no regular expression: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Tests what is said of a job's folder that cannot be made."""
+"""Tests what is said of a job's folder that cannot be made, and moves of its files as object stores make them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,57 @@ import pytest
 
 from pravega_common.errors import ConfigurationError
 from pravega_spark.backfill.job_folder import JobFolder
+
+
+class ObjectStore:
+    """A file system of Hadoop over an object store: sizes by name; nothing is renamed to a name that is there."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+
+    def mkdirs(self, path: SimpleNamespace) -> bool:
+        return True
+
+    def exists(self, path: SimpleNamespace) -> bool:
+        return path.name in self.sizes
+
+    def getFileStatus(self, path: SimpleNamespace) -> SimpleNamespace:
+        return SimpleNamespace(getLen=lambda: self.sizes[path.name])
+
+    def delete(self, path: SimpleNamespace, recursive: bool) -> None:
+        del self.sizes[path.name]
+
+    def rename(self, source: SimpleNamespace, target: SimpleNamespace) -> bool:
+        if target.name in self.sizes:
+            return False
+        self.sizes[target.name] = self.sizes.pop(source.name)
+        return True
+
+
+def folder_in(files: ObjectStore) -> JobFolder:
+    def path(text: str) -> SimpleNamespace:
+        return SimpleNamespace(name=text, getFileSystem=lambda configuration: files)
+
+    hadoop = SimpleNamespace(fs=SimpleNamespace(Path=path))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)))
+    java = SimpleNamespace(hadoopConfiguration=lambda: None)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, _jsc=java))
+    return JobFolder(spark, "s3a://bucket/jobs/j")
+
+
+def test_a_move_that_was_cut_off_between_copy_and_deletion_is_made_again() -> None:
+    files = ObjectStore()
+    files.sizes = {"attempt/part-0": 10, "target/part-0": 10}
+    folder_in(files).move("attempt/part-0", "target/part-0")
+    assert files.sizes == {"target/part-0": 10}
+
+
+def test_another_file_of_the_name_is_not_replaced() -> None:
+    files = ObjectStore()
+    files.sizes = {"attempt/part-0": 10, "target/part-0": 11}
+    with pytest.raises(ConfigurationError, match="cannot be renamed"):
+        folder_in(files).move("attempt/part-0", "target/part-0")
+    assert files.sizes == {"attempt/part-0": 10, "target/part-0": 11}
 
 
 def test_a_password_in_its_uri_is_not_shown() -> None:

@@ -189,6 +189,8 @@ def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> 
     ("given", "message"),
     [
         ({"stream_pattern": "t("}, r"option 'stream_pattern' is 't\(', but is no regular expression: missing \)"),
+        ({"stream_pattern": "t{4294967296}"}, "is no regular expression: the repetition number is too large"),
+        ({"stream_pattern": "(" * 10_000}, "is no regular expression: maximum recursion"),
         ({"stream_pattern": "t", "path": "s/t"}, "say the same; give only one"),
         ({"stream_pattern": "t", "scope": " "}, "option 'scope' is ' ', but must not be empty"),
     ],
