@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -20,6 +18,7 @@ from controller_service.policies.retention import (
     decide,
     lower_bound,
 )
+from controller_service.queue.request_ids import digest_of
 from controller_service.segment_access.segment_access import SegmentAccess
 from controller_service.store.cut_validity import is_valid_in
 from controller_service.store.history import bytes_between, place_in
@@ -46,9 +45,6 @@ from pravega_common.runtime.failpoints import failpoint, register
 
 references_max: Final = 4_096
 """References of one stream: 85 days at 30 min each. Keeps the record well below the largest value of a table."""
-
-digest_chars: Final = 16
-"""The length of the digest of a stream's head in the id of a request, in hexadecimal digits."""
 
 RECORDED = register("controller.retention_recorded")
 TRUNCATED = register("controller.retention_truncated")
@@ -224,15 +220,11 @@ class StreamRetention:
         self._log.info("retention truncates", stream=context.name, segments=len(cut))
         # The same as long as the head stays: of a stream that is busy for long one request waits, and not one of each
         # run, which would all have their turn before what it is busy with.
-        request_id = f"retention-{self._store.instance}-{context.stream_id}-{_digest(head)}"
+        request_id = f"retention-{self._store.instance}-{context.stream_id}-{digest_of(sorted(head.items()))}"
         try:
             await self._truncate.truncate(request_id, context.scope, context.stream, cut)
         except WaitTimedOut as error:
             self._log.info("truncation continues", stream=context.name, error=str(error))
-
-
-def _digest(cut: SegmentOffsets) -> str:
-    return hashlib.sha256(json.dumps(sorted(cut.items())).encode()).hexdigest()[:digest_chars]
 
 
 def thinned(references: Sequence[RetentionReference]) -> list[RetentionReference]:

@@ -148,10 +148,11 @@ def candidates(policy: RetentionPolicy, references: Sequence[RetentionReference]
     least, most = limits(policy)
     newest = references[-1]
     is_time = policy.retention_type is RetentionType.TIME
-    values = [
-        (now_ms - recorded_ms if is_time else newest.size_till - reference.size_till, reference)
-        for recorded_ms, reference in zip(_recorded(references, now_ms), references, strict=True)
-    ]
+    if is_time:
+        kept = [now_ms - recorded_ms for recorded_ms in _recorded(references, now_ms)]
+    else:
+        kept = [newest.size_till - reference.size_till for reference in references]
+    values = list(zip(kept, references, strict=True))
     enough = [value for value in values if value[0] >= least]
     minimum = enough[-1] if enough else None
     within = [value for value in enough if value[0] <= most]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import Counter
 
 from controller_service.errors import PreconditionFailed
+from controller_service.queue.request_ids import digest_of
 from controller_service.queue.request_queue import Answer, Request, RequestQueue
 from controller_service.segment_access.late_segments import take_away_if_late
 from controller_service.segment_access.segment_access import SegmentAccess
@@ -79,7 +78,7 @@ class ScaleStream:
         """
         context = await self._store.open(scope, stream, TRANSITION)
         epoch = (await context.current_epoch()).epoch
-        identity = hashlib.sha256(json.dumps([sorted(to_seal), sorted(ranges)]).encode()).hexdigest()[:16]
+        identity = digest_of([sorted(to_seal), sorted(ranges)])
         request_id = f"{KIND}-{context.stream_id}-{epoch}-{identity}"
         pending = await context.transition()
         if pending.request_id == request_id:

@@ -18,6 +18,7 @@ from segment_service.file_log.folder import FileLogFolder
 from segment_service.maintenance.plog_census import ServerCensus, copies_of, take_census
 from segment_service.plog.cluster_registration import AskServer, register_groups, server_identity_key
 from segment_service.plog.group_choice import ChoiceByUse
+from segment_service.plog.persistence_group import IdentityRecord
 from segment_service.plog.plog import SET_IDENTITY, identity_key
 from segment_service.plog.plog_client import PlogSettings
 from segment_service.plog.redis_connection import ConnectionLost, RedisConnection
@@ -106,9 +107,9 @@ class RedisLogRestart:
             self._log.warning("a server that lost its data is on record again", address=server.address)
 
     async def _is_lost(self, server: ServerCensus, container_id: int) -> bool:
-        """Whether the server shows another identity than the one that counts for the container (``IdentityRecord``)."""
-        shared, own = self._keys(server, container_id)
-        on_record = await self._cpo.get_constant(own) or await self._cpo.get_constant(shared)
+        """Whether the server shows another identity than the one that counts for the container."""
+        record = IdentityRecord(self._cpo, self._cluster_name, server.group, server.index, container_id)
+        on_record = await record(None)
         return on_record is not None and on_record != server.identity
 
     async def _may_have_plogs(self, container_id: int, servers: Sequence[ServerCensus]) -> bool:

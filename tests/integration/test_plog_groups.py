@@ -195,18 +195,24 @@ async def test_a_log_starts_while_a_group_that_has_nothing_of_it_is_away(world: 
         await world.open()
 
 
+async def goes_on_without_b(world: TwoGroups, log: RedisDataLog, history: WriterHistory) -> None:
+    """The group ``b`` loses its data, and everything that is written then is acknowledged."""
+    before = len(history.acked)
+    world.servers["b"].call("FLUSHALL")
+    await asyncio.to_thread(world.servers["b"].restart_after_kill)
+    world.sample()
+    async with asyncio.timeout(4 * SETTINGS.heal_time_max_s):
+        await write_frames(log, history, 60, sizes=(FRAME,))
+    assert (before, history.error, len(history.acked)) == (5, None, 65)
+
+
 async def test_a_group_that_lost_its_data_holds_up_no_log_of_others(world: TwoGroups) -> None:
     """It is empty, so it would be the first choice for each new plog, and it takes none until an operator acts."""
     history = WriterHistory(0)
     log = await world.open_beside("b", 20_000_000)
     await write_frames(log, history, 5, sizes=(FRAME,))
     assert (history.error, world.plogs("b")) == (None, 0)
-    world.servers["b"].call("FLUSHALL")
-    await asyncio.to_thread(world.servers["b"].restart_after_kill)
-    world.sample()
-    async with asyncio.timeout(4 * SETTINGS.heal_time_max_s):
-        await write_frames(log, history, 60, sizes=(FRAME,))
-    assert (history.error, len(history.acked)) == (None, 65)
+    await goes_on_without_b(world, log, history)
     again = await world.open()
     check_history(await read_entries(again), [history])
 
@@ -221,12 +227,7 @@ async def test_a_log_survives_the_loss_of_a_group_that_had_its_records_alone(wor
     await manager.start_plog(manager.state)
     assert manager.open_plog is not None and manager.open_plog.plog_id.group == "b"
     world.choice._expected_bytes.clear()
-    world.servers["b"].call("FLUSHALL")
-    await asyncio.to_thread(world.servers["b"].restart_after_kill)
-    world.sample()
-    async with asyncio.timeout(4 * SETTINGS.heal_time_max_s):
-        await write_frames(log, history, 60, sizes=(FRAME,))
-    assert (history.error, len(history.acked)) == (None, 65)
+    await goes_on_without_b(world, log, history)
     await log.check_owner()
     check_history(await read_entries(await world.open()), [history])
 

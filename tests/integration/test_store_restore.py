@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,8 +247,9 @@ async def test_the_command_restores(world: World, tmp_path: Path) -> None:
     assert status == 0 and "nothing to restore" in output, output
 
 
-async def test_a_group_of_three_that_lost_two_servers(tmp_path: Path) -> None:
-    """A majority is gone, so nothing of the log can come back: the new servers are put on record."""
+@asynccontextmanager
+async def world_of_three(tmp_path: Path) -> AsyncIterator[tuple[World, RedisServer, RedisServer, RedisServer]]:
+    """A world whose one group has three servers, and these."""
     with (
         running_redis(tmp_path / "a") as first,
         running_redis(tmp_path / "b") as second,
@@ -258,63 +260,60 @@ async def test_a_group_of_three_that_lost_two_servers(tmp_path: Path) -> None:
         world.groups = (PersistenceGroup("group", (first.address, second.address, third.address)),)
         await world.start()
         try:
-            await world.write_everything()
-            for server in (second, third):
-                server.kill()
-                shutil.rmtree(server.folder)
-                server.folder.mkdir()
-                server.start()
-            with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
-                await world.open(0)
-            outcomes = await world.restore_all()
-            assert all(one.plan is not None for one in outcomes)
-            await world.check_everything()
-            first.stop()
-            await world.check_everything()
-            first.start()
+            yield world, first, second, third
         finally:
             await world.close()
+
+
+def lose_the_data_of(server: RedisServer) -> None:
+    server.kill()
+    shutil.rmtree(server.folder)
+    server.folder.mkdir()
+
+
+async def test_a_group_of_three_that_lost_two_servers(tmp_path: Path) -> None:
+    """A majority is gone, so nothing of the log can come back: the new servers are put on record."""
+    async with world_of_three(tmp_path) as (world, first, second, third):
+        await world.write_everything()
+        for server in (second, third):
+            lose_the_data_of(server)
+            server.start()
+        with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
+            await world.open(0)
+        outcomes = await world.restore_all()
+        assert all(one.plan is not None for one in outcomes)
+        await world.check_everything()
+        first.stop()
+        await world.check_everything()
+        first.start()
 
 
 async def test_a_restore_of_one_container_lets_no_other_one_go_on_without_what_it_lost(tmp_path: Path) -> None:
     """The servers that lost a majority are on record for the restored one alone: the server that is left may lack what
     the others had acknowledged."""
-    with (
-        running_redis(tmp_path / "a") as first,
-        running_redis(tmp_path / "b") as second,
-        running_redis(tmp_path / "c") as third,
-        running_redis(tmp_path / "oracle") as oracle,
-    ):
-        world = World(first, oracle, tmp_path / "tier2")
-        world.groups = (PersistenceGroup("group", (first.address, second.address, third.address)),)
-        await world.start()
-        try:
-            await world.write_everything()
-            log = world.make_log(1)
-            await log.initialize(100)
-            history = WriterHistory(0)
-            await write_frames(log, history, 10)
-            first.kill()
-            await write_frames(log, history, 10)
-            await log.close()
-            assert (history.error, len(history.acked)) == (None, 20)
-            for server in (second, third):
-                server.kill()
-                shutil.rmtree(server.folder)
-                server.folder.mkdir()
-            for server in (first, second, third):
-                server.start()
-            (outcome,) = await world.maintenance().plan(CONTAINERS, [0])
-            assert outcome.plan is not None
-            await world.maintenance().carry_out(outcome.plan)
-            log = world.make_log(1)
-            with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
-                await log.initialize(200)
-            await log.close()
-            await world.restore_all()
-            await world.check_everything()
-        finally:
-            await world.close()
+    async with world_of_three(tmp_path) as (world, first, second, third):
+        await world.write_everything()
+        log = world.make_log(1)
+        await log.initialize(100)
+        history = WriterHistory(0)
+        await write_frames(log, history, 10)
+        first.kill()
+        await write_frames(log, history, 10)
+        await log.close()
+        assert (history.error, len(history.acked)) == (None, 20)
+        for server in (second, third):
+            lose_the_data_of(server)
+        for server in (first, second, third):
+            server.start()
+        (outcome,) = await world.maintenance().plan(CONTAINERS, [0])
+        assert outcome.plan is not None
+        await world.maintenance().carry_out(outcome.plan)
+        log = world.make_log(1)
+        with pytest.raises(DataCorruption, match="run pravega-spark store restore"):
+            await log.initialize(200)
+        await log.close()
+        await world.restore_all()
+        await world.check_everything()
 
 
 async def test_a_restore_puts_nothing_into_a_group_that_the_settings_no_longer_name(

@@ -80,6 +80,14 @@ def run(database: Any, claims: JobClaims) -> LoadResult:
     return _load_at_once(database, claims, claim, JOB, {}, database.sinks.get(claim.query_id))
 
 
+def die_behind_the_commit(database: Database, claims: JobClaims) -> None:
+    """A run whose driver dies once its rows are committed, and before its claim says so."""
+    database.fails = True
+    with pytest.raises(Unavailable, match="the driver died"):
+        run(database, claims)
+    database.fails = False
+
+
 def test_what_the_claim_has_as_written_is_not_written_when_the_sink_has_forgotten_it(
     database: Database, claims: JobClaims
 ) -> None:
@@ -93,10 +101,7 @@ def test_what_the_claim_has_as_written_is_not_written_when_the_sink_has_forgotte
 def test_a_run_that_died_between_its_commit_and_its_claim_is_told_by_the_sink(
     database: Database, claims: JobClaims
 ) -> None:
-    database.fails = True
-    with pytest.raises(Unavailable, match="the driver died"):
-        run(database, claims)
-    database.fails = False
+    die_behind_the_commit(database, claims)
     assert run(database, claims) == LoadResult(0, 0, rows_before=7)
     assert database.stream == 7
     assert run(database, claims) == LoadResult(0, 0, rows_before=7)
@@ -106,10 +111,8 @@ def test_a_run_that_died_after_its_commit_ends_though_the_source_has_grown(
     database: Database, claims: JobClaims
 ) -> None:
     """The sink would refuse a replay with other rows, in this run and in every one to come."""
-    database.fails = True
-    with pytest.raises(Unavailable, match="the driver died"):
-        run(database, claims)
-    database.fails, database.rows = False, 9
+    die_behind_the_commit(database, claims)
+    database.rows = 9
     assert run(database, claims) == LoadResult(0, 0, rows_before=7)
     assert (database.stream, database.reads) == (7, 1)
     assert run(database, claims) == LoadResult(0, 0, rows_before=7)

@@ -224,14 +224,20 @@ def test_one_aborted_member_ends_a_set_of_which_nothing_is_committed(store: Plai
     assert commit(second, "b", again) is CommitStatus.COMMITTED
 
 
-def left_unknown(store: PlainPravega) -> list[SetMember]:
-    """Recorded, all committed, and forgotten before anybody marked the set as committed."""
+def left_by_a_death(store: PlainPravega, call: str, when: str, hit: int) -> list[SetMember]:
+    """The members of a batch whose driver died at one call of its commit."""
     first = store.sets()
     members = begun(store, first, "a")
-    store.watch = at("put", "before", 2, die)
+    store.watch = at(call, when, hit, die)
     with pytest.raises(Died):
         commit(first, "a", members)
     store.watch = lambda call, when: None
+    return members
+
+
+def left_unknown(store: PlainPravega) -> list[SetMember]:
+    """Recorded, all committed, and forgotten before anybody marked the set as committed."""
+    members = left_by_a_death(store, "put", "before", 2)
     assert states(store, members) == [COMMITTED] * 3
     store.now_s += 3 * 24 * 3600
     return members
@@ -267,12 +273,7 @@ def test_an_unknown_batch_written_again(store: PlainPravega) -> None:
 
 def torn(store: PlainPravega) -> list[SetMember]:
     """Recorded; one is committed, one ended with its lease, one is open."""
-    first = store.sets()
-    members = begun(store, first, "a")
-    store.watch = at("commit", "after", 1, die)
-    with pytest.raises(Died):
-        commit(first, "a", members)
-    store.watch = lambda call, when: None
+    members = left_by_a_death(store, "commit", "after", 1)
     store.abort_transaction("scope", "stream", members[1].transaction_id)
     assert states(store, members) == [COMMITTED, ABORTED, OPEN]
     return members
