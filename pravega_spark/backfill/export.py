@@ -28,6 +28,8 @@ RECORD_FOLDER: Final = "_pravega-spark"
 PLAN, FILES, DONE = "plan.json", "files.json", "done.json"
 CHUNKS: Final = "chunks"
 """The folder of the chunks until the job is done: the record of each that is whole, and the files of each attempt."""
+_OLDER_ATTEMPT: Final = "attempt-"
+"""So begin the folders of attempts of older versions, and of one without rows: each run removes them."""
 AFTER_PLAN: Final = register("spark.export.after_plan")
 BEFORE_CHUNK: Final = register("spark.export.before_chunk")
 AFTER_CHUNK: Final = register("spark.export.after_chunk")
@@ -63,11 +65,26 @@ def run_export(
 
     The first run alone calls ``resolve`` and divides the range, by ``chunk_bytes`` or by the cores of the cluster.
     """
+    with folder.run_alone(job_id):
+        return _run_alone(spark, job_id, job, folder, source, resolve, chunk_bytes)
+
+
+def _run_alone(
+    spark: SparkSession,
+    job_id: str,
+    job: ExportJob,
+    folder: JobFolder,
+    source: dict[str, str],
+    resolve: Resolve,
+    chunk_bytes: int | None,
+) -> ExportResult:
     plan = folder.read(PLAN)
     if plan is None:
         plan = {**job_json(job), **_range(job, resolve)}
         # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
-        _check_partitions(job, _rows(spark, job, source).columns)
+        rows = _rows(spark, job, source)
+        _check_partitions(job, rows.columns)
+        _check_can_be_written(rows, job, folder)
         size_bytes = chunk_bytes or chunk_bytes_for(spark.sparkContext.defaultParallelism)
         plan["chunks"] = divided(source, plan["range"], size_bytes)
         folder.create(PLAN, plan)
@@ -187,6 +204,15 @@ def _check_partitions(job: ExportJob, columns: list[str]) -> None:
         raise InvalidArgument(f"--partition-by {', '.join(job.partition_by)} leaves no column for the files")
 
 
+def _check_can_be_written(rows: DataFrame, job: ExportJob, folder: JobFolder) -> None:
+    """Writes no rows: Spark says only then that a column is there twice, or of a type that Parquet has not."""
+    path = f"{folder.path}/{_OLDER_ATTEMPT}{uuid.uuid4().hex}"
+    try:
+        rows.limit(0).write.partitionBy(*job.partition_by).parquet(path)
+    finally:
+        folder.delete(path)
+
+
 def _target_name(name: str, stem: str) -> str:
     """Returns the name with another stem: the folders before it and all endings (``.snappy.parquet``) stay."""
     folders, slash, last = name.rpartition("/")
@@ -214,5 +240,5 @@ def _remove_attempts(folder: JobFolder, kept: Collection[str]) -> None:
 
 def _remove_older_attempts(folder: JobFolder) -> None:
     for name in folder.folders(folder.path):
-        if name.startswith("attempt-"):
+        if name.startswith(_OLDER_ATTEMPT):
             folder.delete(f"{folder.path}/{name}")

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from pravega_common.errors import ConfigurationError, DataCorruption
 from pravega_common.logins import without_login_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+LOCK: Final = ".lock"
+"""A file of the folder that is locked (``flock``, which ends with the process) while a job runs; it has its process."""
 
 
 class JobFolder:
@@ -31,6 +41,34 @@ class JobFolder:
             raise ConfigurationError(without_login_of(folder, why)) from error
         if not is_there:
             raise ConfigurationError(f"the folder '{folder}' cannot be made; is the one above it writable?")
+
+    @contextmanager
+    def run_alone(self, job_id: str) -> Iterator[None]:
+        """Keeps other runs of the job away while this one lasts: ``ConfigurationError`` if there is one.
+
+        Two would overwrite each other's records, and delete each other's files. Other file systems than a local one
+        have no locks: there two runs at once are not noticed here.
+        """
+        if str(self._files.getUri().getScheme()) != "file":
+            yield
+            return
+        path = Path(str(self._path(self.path).toUri().getPath())) / LOCK
+        with path.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                lock.seek(0)
+                raise ConfigurationError(
+                    f"another run of job '{job_id}', process {lock.read().strip() or 'unknown'}, is active in "
+                    f"{self.path}: wait until it ends, or stop it, and run the job again to go on"
+                ) from error
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # Some mounts of a network have no locks.
+                    raise
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
+            yield
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Reads a file; None while it does not exist."""

@@ -7,8 +7,9 @@ import logging
 import re
 import time
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pravega_common.errors import NotFound, PravegaError, UnknownOutcome
@@ -76,6 +77,13 @@ def run_load(
 
     ``JobMisplaced``, before anything is written: the folder is not the one that remembers what is written.
     """
+    with folder.run_alone(job_id):
+        return _run_alone(spark, job_id, job, folder, sink, chunks)
+
+
+def _run_alone(
+    spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
+) -> LoadResult:
     options = WriteOptions.parse(sink, Use.BATCH_WRITE)
     with StreamClient(options.controller) as client:
         table = BlockingTable(client.segments, claims_segment(options.scope))
@@ -126,8 +134,19 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
     # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
     schema = _events(_rows(spark, known), known).schema
     sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
+    if known.is_of_files:
+        _check_streamed(spark, known, folder)
     folder.create(RECORD, job_json(known))
     return known
+
+
+def _check_streamed(spark: SparkSession, job: LoadJob, folder: JobFolder) -> None:
+    """Raises Spark's own error for expressions that a batch may have and a stream may not: over several rows."""
+    events: Any = _events(_streamed(spark, job, folder), job)
+    context: Any = spark.sparkContext
+    packages = context._jvm.org.apache.spark.sql
+    checker = packages.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(events._jdf.queryExecution().analyzed(), packages.streaming.OutputMode.Append())
 
 
 def _reader(spark: SparkSession, job: LoadJob) -> Any:
@@ -210,20 +229,27 @@ def _removed(gone: list[str], failure: BaseException | None) -> UnknownOutcome:
 def _begun(
     spark: SparkSession, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
 ) -> StreamingQuery:
-    reader = spark.readStream.format(job.source_format).options(**job.options).schema(_schema(job.schema))
-    reader = reader.option("maxFileAge", _ALL_AGES)
     if chunks.files is None:
-        reader = reader.option("maxBytesPerTrigger", chunks.size_bytes)
+        limit = {"maxBytesPerTrigger": str(chunks.size_bytes)}
     else:
-        reader = reader.option("maxFilesPerTrigger", chunks.files)
+        limit = {"maxFilesPerTrigger": str(chunks.files)}
     return (
-        _events(reader.load(_streamed_path(folder, job.source)), job)
+        _events(_streamed(spark, job, folder, limit), job)
         .writeStream.format("pravega")
         .options(**sink)
         .option("checkpointLocation", f"{folder.path}/{CHECKPOINT}")
         .trigger(availableNow=True)
         .start()
     )
+
+
+def _streamed(
+    spark: SparkSession, job: LoadJob, folder: JobFolder, limit: Mapping[str, str] = MappingProxyType({})
+) -> DataFrame:
+    """Reads the files as a stream."""
+    reader = spark.readStream.format(job.source_format).options(**job.options).schema(_schema(job.schema))
+    reader = reader.option("maxFileAge", _ALL_AGES).options(**limit)
+    return reader.load(_streamed_path(folder, job.source))
 
 
 def _last_batch(folder: JobFolder) -> int:

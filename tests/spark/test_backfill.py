@@ -287,6 +287,8 @@ def test_json_lines(spark: SparkSession, place: Place) -> None:
         ({"event": "no_such_column"}, "no_such_column"),
         ({"event": "length(value)"}, "event attribute type must be a string or binary"),
         ({"key": "no_such_column"}, "no_such_column"),
+        ({"event": "max(value)"}, "(?i)aggregat"),
+        ({"event": "lag(value) OVER (ORDER BY value)"}, "(?i)window"),
     ],
 )
 def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[str, str], complaint: str) -> None:
@@ -588,10 +590,19 @@ def test_an_export_that_an_older_version_began_goes_on(spark: SparkSession, plac
         run(spark, place, "one", replace(job, partition_by=("event",)))
 
 
-def test_a_slip_costs_no_export(spark: SparkSession, place: Place) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (("no_such_column",), "no_such_column"),
+        (("offset", "offset"), "COLUMN_ALREADY_EXISTS"),
+        (("offset", "segment_id AS OFFSET"), "COLUMN_ALREADY_EXISTS"),
+        (("offset", "struct() AS nothing"), "(?i)empty"),
+    ],
+)
+def test_a_slip_costs_no_export(spark: SparkSession, place: Place, wrong: tuple[str, ...], complaint: str) -> None:
     place.fill(10)
-    job = ExportJob(f"{place.scope}/t", str(place.folder / "out"), select=("no_such_column",))
-    with pytest.raises(Exception, match="no_such_column"):
+    job = ExportJob(f"{place.scope}/t", str(place.folder / "out"), select=wrong)
+    with pytest.raises(Exception, match=complaint):
         run(spark, place, "one", job)
     assert run(spark, place, "one", replace(job, select=("cast(event AS string) AS event",))).rows == 10
     assert numbers_in(place.folder / "out") == list(range(10))

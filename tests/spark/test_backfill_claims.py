@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pravega_common.errors import ConfigurationError
 from pravega_spark.backfill.definition import LoadJob
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CLAIMED, METADATA, QUERY, JobMisplaced
@@ -63,6 +64,14 @@ def test_a_run_says_what_was_done_before(loads: Loads) -> None:
     loads.add("b.txt", "three")
     assert loads.run() == LoadResult(1, 1, rows_before=2)
     assert loads.run() == LoadResult(0, 0, rows_before=3)
+
+
+def test_a_run_beside_another_is_refused_and_spoils_nothing(loads: Loads) -> None:
+    """Two first runs at once: the folder would have the query id of one and the claim of the other."""
+    with loads.at("jobs").run_alone("j"), pytest.raises(ConfigurationError, match="another run of job 'j'"):
+        loads.run()
+    assert loads.run() == LoadResult(2, 1)
+    assert loads.run() == LoadResult(0, 0, rows_before=2)
 
 
 def test_another_folder_does_not_load_again(loads: Loads) -> None:
