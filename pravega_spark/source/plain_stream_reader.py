@@ -25,7 +25,7 @@ from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packs_of_batch, split
-from pravega_spark.source.read_edges import first_cut, joining_cut, starts_at_latest
+from pravega_spark.source.read_edges import first_cut, joining_cut, moves_with_head, starts_at_latest
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
@@ -87,12 +87,15 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
                 name: first_cut(self._options, self._positions(gateway, name), is_streaming=True)
                 for name in self._names.names()
             }
-        return SourceOffset(self._initial).to_json()
+        # Its own start marks it: no other offset that a batch with rows may begin at has that.
+        return SourceOffset(self._initial, self._initial or None).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # the form of Spark before 4.2
         """The end of the streams: the same text while nothing was added."""
         gateway = provisioned_gateway(self._options)
         if self._last is None:  # A first batch has the streams of the initial offset, which does not move.
+            if not self._is_begun and moves_with_head(self._options):
+                self.initialOffset()  # Spark asks for it later, and a run that repeats the batch when the head moved.
             return self._moved_to(self._tails(gateway)).to_json()
         last = self._last.to_json()
         self._idle.wait(last, self._last.position)
@@ -150,13 +153,14 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
     def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
         """Return where a batch begins, which is where the one before ended.
 
-        The first one begins where its end says, as ``first`` may be a later ``latest``. Any other end that says it was
-        written by the reader for Spark 4.2, which also says where new streams begin, or by an earlier version after a
-        restart, when it may be wrong.
+        The first one begins where its end says, as ``first`` may be a later ``latest`` or head. Any other end that says
+        it was written by the reader for Spark 4.2, which also says where new streams begin, or after a restart by an
+        earlier version or for AvailableNow, when it may be wrong.
         """
         if last.start is None:
             return first.position
-        return last.start if first.position == self._initial else {**last.start, **first.position}
+        is_first = first.position == self._initial == first.start
+        return last.start if is_first else {**last.start, **first.position}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):

@@ -34,6 +34,14 @@ def starts_at_latest(options: ReadOptions) -> bool:
     return options.start_time is None and (limit is None or limit.is_latest)
 
 
+def moves_with_head(options: ReadOptions) -> bool:
+    """Whether a read without a checkpoint starts elsewhere once its streams are truncated, and nobody misses it."""
+    limit = options.start_stream_cut
+    if options.start_time is not None:
+        return True
+    return limit is not None and limit.keyword is not None and not limit.is_latest
+
+
 def joining_cut(options: ReadOptions, one: StreamPositions) -> SegmentOffsets:
     """The start of a stream that a query comes to later: its head, and for a pattern not before ``start_time``."""
     if options.start_time is not None and options.stream_pattern is not None:

@@ -142,6 +142,39 @@ def test_what_follows_a_repeated_first_batch(streams: FakeStreams, start: str) -
     assert step(restarted, log) == []
 
 
+def test_a_first_batch_from_earliest_says_where_it_began(streams: FakeStreams) -> None:
+    """Spark asks for its end before its start: without that in the end, a restart began at a later head, unseen."""
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    source = reader(streams)
+    log = [json.loads(json.dumps(source.latestOffset()))]
+    assert rows(source, source.initialOffset(), log[0]) == numbered(0, 3)
+    streams.gateway.truncate_stream("s", "t", {0: 14})
+    restarted = reader(streams)
+    assert restarted.partitions(log[0], log[0]) == []
+    with pytest.raises(DataCorruption, match=r"s/t was lost .* from offset 0, the first offset available is 14"):
+        rows(restarted, restarted.initialOffset(), log[0])
+
+
+def test_a_batch_that_begins_at_the_present_head_is_not_taken_for_the_first(streams: FakeStreams) -> None:
+    """AvailableNow asks for the end before it tells of the last one, so that end has a start of its own: the head."""
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    log: list[dict[str, Any]] = []
+    step(reader(streams), log)
+    streams.append("t", 0, numbered(3, 6))
+    source = reader(streams)
+    log.append(json.loads(json.dumps(source.latestOffset())))
+    assert source.partitions(log[0], log[0]) == []
+    assert rows(source, log[0], log[1]) == numbered(3, 6)
+    streams.gateway.truncate_stream("s", "t", {0: 42})
+    restarted = reader(streams)
+    restarted.latestOffset()
+    assert restarted.partitions(log[1], log[1]) == []
+    restarted.initialOffset()
+    assert rows(restarted, log[0], log[1]) == numbered(3, 6)
+
+
 def test_a_first_end_that_is_not_logged_at_once_has_its_start(streams: FakeStreams) -> None:
     streams.create("t")
     source = reader(streams, start_stream_cut="latest")
