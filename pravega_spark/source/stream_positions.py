@@ -224,6 +224,22 @@ class StreamPositions:
             raise error
         _log.warning("%s", error)
 
+    def written(self, spans: list[Span]) -> list[Span]:
+        """The spans of a micro-batch that was planned before; none where one ends behind the end of its segment.
+
+        Then another stream has the name, or the cluster another stream: an error, unless data may be missed. To read
+        such a range is to wait for it, in every attempt. The next plan begins at the head of that stream.
+        """
+        with suppress(NotFound):  # Deleted: the reader of the span says so.
+            infos = self._infos([span.segment_id for span in spans])
+            for span in spans:
+                info = infos.get(span.segment_id)
+                if info is not None and span.end > info.length:
+                    found = f"the batch ends at {span.end}, and it has {info.length} bytes now"
+                    self._report(replaced(self.scope, self.stream, span.segment_id, span.start, found))
+                    return []
+        return spans
+
     def micro_batch(self, start: SegmentOffsets, end: SegmentOffsets) -> tuple[SegmentOffsets, list[Span]]:
         """Return where a micro-batch that ends at ``end`` begins, and its spans.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -109,6 +110,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         self._target: dict[str, ReadBound] | None = None
         self._reported: dict[str, Any] | None = None
         self._is_end_settled = False
+        self._has_looked = False
+        """Whether this process has looked for data: before that, a batch is one of the run before."""
         self._limits = TriggerLimits(options)
         self._quiet = QuietLook()
         self._offsets = KnownOffsets()
@@ -233,6 +236,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         a batch without rows, too: else the checkpoint stayed at a segment that is read to its end, and would miss it
         when that is truncated.
         """
+        self._has_looked = True
         if self._target is not None:
             return self._looked_for(start, limit)
         self._idle.wait(start, None if self._end else self._quiet.tails)
@@ -447,12 +451,11 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         if self._subscription.is_due(begin):  # It is repeated after a start, before anybody asks for the next one.
             self._subscription.hold(self._joining(begin))
         spans = self._spans_between(first, last) if last.start is None else spans_of_batch(last.start, last)
+        if not self._has_looked:
+            spans = self._written(spans)
 
         def locate(span: Span, offset: int) -> int:
-            positions = self._opened().get(scoped_name(span.scope, span.stream))
-            if positions is None:  # The batch is repeated, and the options name the stream no more.
-                positions = self._positions(span.scope, span.stream)
-            return positions.events.locate(span.segment_id, offset, span.end)
+            return self._read_before(span.scope, span.stream).events.locate(span.segment_id, offset, span.end)
 
         pieces = split(spans, self._options.min_partitions, self._options.max_partition_bytes, locate)
         gateway = worker_gateway(self._options.controller)
@@ -461,6 +464,15 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         is_native = may_be_native(self._options, self._schema, gateway)
         return [SpanPartition.planned(gateway, *spans, is_native=is_native) for spans in packs]
+
+    def _read_before(self, scope: str, stream: str) -> StreamPositions:
+        """A stream of a batch, which the options may name no more where the batch is repeated."""
+        return self._opened().get(scoped_name(scope, stream)) or self._positions(scope, stream)
+
+    def _written(self, spans: Iterable[Span]) -> list[Span]:
+        """The spans of a batch that is repeated, without those of streams that are others now."""
+        of_streams = itertools.groupby(spans, lambda span: (span.scope, span.stream))
+        return [span for name, found in of_streams for span in self._read_before(*name).written(list(found))]
 
     def _spans_between(self, first: SourceOffset, last: SourceOffset) -> list[Span]:
         """The batch of a Spark before 4.2, which does not say where it starts (``plain_stream_reader.py``)."""

@@ -726,6 +726,20 @@ class TestLoss:
         assert again.rows(start, json.loads(query.log[-1])) == [numbered(0, 2)], "repeated"
         assert steps_of(query) == [numbered(2, 4)]
 
+    def test_a_batch_that_is_repeated_over_a_shorter_stream(self, streams: FakeStreams) -> None:
+        """A reader of a range that was never written waits for it: each attempt of its task would, without end."""
+        streams.create("t", 2)
+        streams.append("t", 0, numbered(0, 3))
+        streams.append("t", 1, numbered(3, 6))
+        start = {"version": 2, "streams": {"s/t": {"0": 0, "1": 0}}}
+        end = {"version": 2, "streams": {"s/t": {"0": 5000, "1": 54}}, "from": start["streams"]}
+        with pytest.raises(DataCorruption, match=r"s/t was deleted .* ends at 5000, and it has 54 bytes now; begin"):
+            reader(streams).partitions(start, end)
+        query = Query(reader(streams, fail_on_data_loss="false"))
+        query.log.append(json.dumps(end))
+        assert query.rows(start, end) == [], "what there is comes with the next batches, once"
+        assert [event for step in steps_of(query) for event in step] == numbered(0, 6)
+
     @pytest.mark.parametrize("order", ["key", "none"])
     @pytest.mark.parametrize("position", [{"0": 5000, "1": 27}, {"0": 27, str(2**32 + 7): 50}], ids=["short", "other"])
     def test_created_anew_with_a_segment_that_looks_as_before(
