@@ -91,6 +91,8 @@ def _time_ms(word: str, *, as_end: bool) -> int:
 
 _NO_MILLISECONDS: Final = range(10**7, 10**11)
 """Numbers of 8 to 11 digits, as dates without hyphens and seconds since 1970 have: as milliseconds before 1974."""
+_milliseconds_max: Final = 10**13
+"""In the year 2286. As many digits and more have times without separators, microseconds and nanoseconds."""
 
 
 def _number_ms(word: str) -> int:
@@ -101,6 +103,11 @@ def _number_ms(word: str) -> int:
         raise ValueError(
             f"{number_ms} milliseconds since 1970 are {moment:%Y-%m-%dT%H:%M:%SZ}: write a date as 2026-01-31, and "
             "seconds since 1970 with 000 behind them"
+        )
+    if number_ms >= _milliseconds_max:
+        raise ValueError(
+            f"{number_ms} milliseconds since 1970 are after the year 2286: write a time as 2026-01-31T12:00:00Z, and "
+            "microseconds or nanoseconds since 1970 without their last three or six digits"
         )
     return number_ms
 

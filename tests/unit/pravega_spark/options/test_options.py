@@ -342,6 +342,16 @@ def test_a_date_or_seconds_are_not_taken_as_milliseconds(number: str, moment: st
         assert (read(start_time=near).start_time, read(end_time=near).end_time) == (StartTimes(int(near)), int(near))
 
 
+@pytest.mark.parametrize("number", ["20260131120000", "1769860800000000", "1769860800000000000", "10000000000000"])
+def test_microseconds_are_not_taken_as_milliseconds(number: str) -> None:
+    """A read from a time that never comes is empty, and one up to it has no end, without a word."""
+    message = f"{number} milliseconds since 1970 are after the year 2286: write a time as 2026-01-31T12:00:00Z, and "
+    for given in ({"start_time": number}, {"end_time": number}, {"start_time": f'{{"t": {number}}}'}):
+        with pytest.raises(ConfigurationError, match=f"option '{next(iter(given))}' is .*, but {message}"):
+            read(**given)
+    assert read(start_time="9999999999999").start_time == StartTimes(9_999_999_999_999)
+
+
 def test_a_part_of_a_millisecond_loses_nothing() -> None:
     """Stores keep whole milliseconds: what was written at 0.7 ms has the time 0."""
     for fraction in ("000400", "000600"):
