@@ -10,6 +10,9 @@ does not have: successors that the batch, with ``order=none``, read to their own
 Segments of which a batch read nothing are not repeated in ``from``: one that it does not name began where it stands in
 ``streams``, and one with null there is not of the start, as a successor of what the batch read. Version 1, which is
 still read, has every segment of the start in ``from``.
+
+Spark 4.0 and 4.1 do not say where a batch starts when they ask for its end. There the first end of a run says in
+``first`` where a query without a checkpoint begins; after a restart that means nothing, so it is not ``from``.
 """
 
 from __future__ import annotations
@@ -33,12 +36,15 @@ OffsetsByStream = Mapping[str, SegmentOffsets]
 class SourceOffset:
     """An offset as Spark stores it.
 
-    ``start``: None in an initial offset and set in every end offset; only that one may have ``ended``.
+    ``start``: in every end offset, which alone may have ``ended``, but those of Spark 4.0 and 4.1. In an initial offset
+    None, or the position itself.
     """
 
     position: OffsetsByStream
     start: OffsetsByStream | None = None
     ended: OffsetsByStream = field(default_factory=dict)
+    first: OffsetsByStream | None = None
+    """Where the query began, in the end of a first batch of Spark 4.0 or 4.1; of use only where that is repeated."""
 
     def to_json(self) -> dict[str, Any]:
         """The offset as JSON, streams by name and segments by id: the same offset always gives the same text."""
@@ -47,6 +53,8 @@ class SourceOffset:
             made["from"] = {name: self._from_of(name, self.start[name]) for name in sorted(self.start)}
         if self.ended:
             made["ended"] = _sorted(self.ended)
+        if self.first is not None:
+            made["first"] = _sorted(self.first)
         return made
 
     def _from_of(self, stream: str, start: SegmentOffsets) -> dict[str, int | None]:
@@ -74,10 +82,11 @@ class SourceOffset:
         if made == {"version": version, "streams": {}} and version > VERSION_OLDEST:
             return cls({})  # The start of a query whose pattern matches no stream yet.
         position = _parsed(made.get("streams"))
-        start, ended = made.get("from"), made.get("ended")
+        start, ended, first = made.get("from"), made.get("ended"), made.get("first")
         if start is not None:
             start = _parsed(start) if version == VERSION_OLDEST else _started(start, position)
-        return cls(position, start, {} if ended is None else _parsed(ended))
+        first = None if first is None else _parsed(first)
+        return cls(position, start, {} if ended is None else _parsed(ended), first)
 
 
 def _sorted(position: OffsetsByStream) -> dict[str, dict[str, int]]:

@@ -80,7 +80,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         """
         first = self._seen or self._last
         if self._initial is None and first is not None and starts_at_latest(self._options):
-            self._initial = first.position if first.start is None else first.start
+            self._initial = first.start or first.first or first.position
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
             self._initial = {
@@ -108,7 +108,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
 
     def _moved_to(self, position: OffsetsByStream) -> SourceOffset:
         # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
-        self._last = SourceOffset(position, None if self._is_begun else self._initial or None)
+        self._last = SourceOffset(position, first=None if self._is_begun else self._initial or None)
         return self._last
 
     def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
@@ -153,13 +153,13 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
     def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
         """Return where a batch begins, which is where the one before ended.
 
-        The first one begins where its end says, as ``first`` may be a later ``latest`` or head. Any other end that says
-        it was written by the reader for Spark 4.2, which also says where new streams begin, or after a restart by an
-        earlier version or for AvailableNow, when it may be wrong.
+        The first one begins where its end says, as ``first`` may be a later ``latest`` or head. An end that says where
+        its own batch begins was written by the reader for Spark 4.2, which also says where new streams begin, or by an
+        earlier version after a restart, when it may be wrong.
         """
-        if last.start is None:
-            return first.position
         is_first = first.position == self._initial == first.start
+        if last.start is None:
+            return last.first if is_first and last.first is not None else first.position
         return last.start if is_first else {**last.start, **first.position}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

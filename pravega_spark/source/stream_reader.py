@@ -436,9 +436,12 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
         first, last = self._offsets.parsed(start), self._offsets.parsed(end)
+        if last.start is None and last.first is not None and start == self._initial:
+            first = SourceOffset(last.first)  # A first batch of Spark 4.0 or 4.1, which began at another head.
         if last.start is None and (first.position == last.position or not last.position):
             return []
-        if last.start is None and start == self._initial and starts_at_latest(self._options):
+        is_told = last.start is not None or last.first is not None
+        if not is_told and start == self._initial and starts_at_latest(self._options):
             return []  # A first batch without rows, whose end does not say so in earlier versions and before Spark 4.2.
         if last.start is None and self._options.order == "key":
             raise InvalidArgument(

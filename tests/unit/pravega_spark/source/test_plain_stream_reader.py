@@ -156,6 +156,32 @@ def test_a_first_batch_from_earliest_says_where_it_began(streams: FakeStreams) -
         rows(restarted, restarted.initialOffset(), log[0])
 
 
+def test_a_first_batch_over_a_scaling_is_repeated_by_a_later_spark(streams: FakeStreams) -> None:
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    (second,) = streams.scale("t", [0], [(0.0, 1.0)])
+    streams.append("t", second, numbered(3, 5))
+    end = json.loads(json.dumps(reader(streams).latestOffset()))
+    later = StreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA)
+    assert rows(later, later.initialOffset(), end) == numbered(0, 5)
+    streams.gateway.truncate_stream("s", "t", {0: 14})
+    later = StreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA)
+    with pytest.raises(DataCorruption, match=r"s/t was lost .* from offset 0, the first offset available is 14"):
+        rows(later, later.initialOffset(), end)
+
+
+def test_a_batch_of_available_now_goes_on_with_a_later_spark(streams: FakeStreams) -> None:
+    """Where its run would have begun, had it been the first, is not where it begins."""
+    streams.create("t")
+    streams.append("t", 0, numbered(0, 3))
+    log: list[dict[str, Any]] = []
+    step(reader(streams), log)
+    streams.append("t", 0, numbered(3, 6))
+    end = json.loads(json.dumps(reader(streams).latestOffset()))
+    later = StreamReader(ReadOptions.parse(options(streams), Use.STREAM_READ), SCHEMA)
+    assert rows(later, log[0], end) == numbered(3, 6)
+
+
 def test_a_batch_that_begins_at_the_present_head_is_not_taken_for_the_first(streams: FakeStreams) -> None:
     """AvailableNow asks for the end before it tells of the last one, so that end has a start of its own: the head."""
     streams.create("t")
