@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from pravega_common.errors import NotFound, PravegaError, UnknownOutcome
+from pravega_common.errors import InvalidArgument, NotFound, PravegaError, UnknownOutcome
 from pravega_common.model.transaction_sets import Sink
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
@@ -128,6 +128,8 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
     if record is not None:
         compare_with_record(job_id, job, record)
         return replace(job, schema=record["schema"])
+    if job.is_of_files:
+        _check_not_passed_over(job.source, folder)
     known = job
     if job.is_of_files and not job.schema:
         known = replace(job, schema=_reader(spark, job).load(job.source).schema.json())
@@ -138,6 +140,14 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
         _check_streamed(spark, known, folder)
     folder.create(RECORD, job_json(known))
     return known
+
+
+def _check_not_passed_over(source: str, folder: JobFolder) -> None:
+    """``InvalidArgument`` for a single file that Spark takes for one of its own, and passes over with no error."""
+    name = source.rpartition("/")[2]
+    is_passed_over = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    if is_passed_over and folder.is_file(source):
+        raise InvalidArgument(f"the name of '{source}' begins with '{name[0]}': Spark reads no such file; rename it")
 
 
 def _check_streamed(spark: SparkSession, job: LoadJob, folder: JobFolder) -> None:

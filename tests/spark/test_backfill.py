@@ -331,6 +331,18 @@ def test_a_single_file_and_patterns(spark: SparkSession, place: Place, path: str
     assert place.events() == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("name", ["_only.txt", ".only.txt"])
+def test_a_single_file_that_spark_passes_over_is_refused(spark: SparkSession, place: Place, name: str) -> None:
+    (place.folder / name).write_text("one\n")
+    job = LoadJob(str(place.folder / name), "text", f"{place.scope}/t")
+    folder = JobFolder(spark, str(place.folder / "jobs" / "j"))
+    with pytest.raises(InvalidArgument, match=f"/{name}' begins with .*: Spark reads no such file"):
+        run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20))
+    (place.folder / "only.txt").write_text("one\n")
+    job = replace(job, source=str(place.folder / "only.txt"))
+    assert run_load(spark, "j", job, folder, sink_of(place), Chunks(1 << 20)).rows == 1
+
+
 def test_a_format_that_is_no_files_is_one_commit_under_the_job(
     spark: SparkSession, place: Place, streams: Streams
 ) -> None:
