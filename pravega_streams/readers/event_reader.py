@@ -95,8 +95,9 @@ class EventReader:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the group has read everything up to its end cuts, or all streams are sealed and read."""
-        return not self._feeds and self._table.state.is_finished
+        """Whether the group has read everything up to its end cuts, or all streams are sealed and read, and this reader
+        has told of all that was lost."""
+        return not self._feeds and not self._untold and self._table.state.is_finished
 
     @property
     def readers_seen(self) -> list[str]:
@@ -111,11 +112,11 @@ class EventReader:
         self._release_piece()
         deadline_s = self._now_s() + timeout_s
         while True:
-            if self._untold:
-                raise self._untold.pop(0)
             self._news.clear()
             await self._refresh_if_due()
             await self._finish_exhausted()
+            if self._untold:
+                raise self._untold.pop(0)
             if (piece := self._take()) is not None:
                 return piece
             await self._raise_stuck()

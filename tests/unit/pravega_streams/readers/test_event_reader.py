@@ -616,6 +616,39 @@ async def test_a_stream_that_was_read_to_its_end_and_deleted_has_ended(
     assert await all_events(reader) == []
 
 
+async def test_all_that_went_with_a_deleted_stream_is_told_before_the_events_end(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    """A program that reads until its group has read everything would take the end for a whole one."""
+    names = [segment_name(SCOPE, STREAM, number) for number in range(3)]
+    for name in names[1:]:
+        await segments.create_segment(name)
+    stream.open, stream.head = [0, 1, 2], {0: 0, 1: 0, 2: 0}
+    for is_read in (True, False):
+        # Long between two looks at the group, as by default.
+        configuration = GroupConfiguration({(SCOPE, STREAM): HEAD}, {}, 60_000)
+        made = await ReaderGroup(group._cluster, SCOPE, f"g{is_read}").create(configuration)
+        async with await made.create_reader("r") as reader:
+            if is_read:
+                await segments.append(S0, [framed(b"read")])
+                assert await take(reader, 1) == [b"read"]
+                await segments.seal(S0)
+                stream.deleted = {STREAM}
+                for name in names[1:]:
+                    await segments.delete(name)
+            else:
+                await segments.delete(S0)
+                stream.deleted = {STREAM}
+            lost = []
+            while not reader.is_finished:
+                try:
+                    assert await all_events(reader) == []
+                except EventsTruncated as error:
+                    lost.append((error.segment, error.offset))
+            assert lost == [(name, 0) for name in names[is_read:]], is_read
+        stream.deleted = set()
+
+
 async def test_a_stream_that_was_made_again_is_read_from_its_head(
     group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
 ) -> None:
