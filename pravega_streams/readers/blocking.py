@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
 from pravega_common.errors import InvalidArgument, PravegaError
@@ -36,44 +37,59 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
         try:
-            self._check_usable()
+            self._check_process()
+            with self._lock:  # What is given to the loop before it is closed is cancelled then, and comes to an end.
+                self._check_open()
+                future = asyncio.run_coroutine_threadsafe(work, self._running())
         except InvalidArgument:
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
+        except CancelledError:
+            self._check_open()
+            raise
         except BaseException:
             future.cancel()
             raise
 
-    def _check_usable(self) -> None:
-        if self._is_closed:
-            raise InvalidArgument("the manager of this reader or group is closed; make another one")
+    def _check_process(self) -> None:
+        """Refuse to wait for a thread, or for the lock of one, that a forked process has not."""
         if self._process is not None:
             self._process.check("a reader or group")
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InvalidArgument("the manager of this reader or group is closed; make another one")
+
     def close(self) -> None:
-        """Stop the loop; what still runs in it is cancelled."""
-        if self._loop is not None:
-            self.run(_cancel_others())
+        """Stop the loop; what still runs in it is cancelled, and refused to the threads that wait for it."""
+        self._check_process()
         with self._lock:
+            if self._loop is not None and not self._is_closed:
+                asyncio.run_coroutine_threadsafe(_end(), self._loop)
             self._is_closed = True
-            if self._loop is None or self._thread is None:
-                return
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        with self._lock:
+            if self._loop is not None:
+                self._loop.close()
             self._loop = self._thread = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
-                self._thread.start()
-                self._process = OwnProcess()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="pravega-readers", daemon=True)
+            self._thread.start()
+            self._process = OwnProcess()
+        return self._loop
+
+
+async def _end() -> None:
+    """Stop the loop in which it runs, once nothing else does."""
+    await _cancel_others()
+    asyncio.get_running_loop().stop()
 
 
 async def _cancel_others() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import threading
 import time
 from asyncio import tasks
 from collections.abc import Iterator
@@ -125,3 +127,35 @@ def test_a_reader_of_a_closed_manager_does_not_wait_for_events_that_nobody_fetch
         world.loop.close()
         with pytest.raises(InvalidArgument, match="is closed; make another one"):
             world.reader.get_segment_slice()
+
+
+def test_a_reader_whose_manager_is_closed_by_another_thread_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one that calls again at once, as a loop with retries does: nobody runs what comes after the others ended."""
+    world = World()
+    world.loop.run(world.server.stop())
+    cancel_others, found = blocking._cancel_others, list[BaseException]()
+    is_cancelled = threading.Event()
+
+    async def cancel_then_wait() -> None:
+        await cancel_others()
+        await asyncio.to_thread(is_cancelled.wait, test_time_max_s)
+        await asyncio.sleep(0.1)  # The second call comes to the loop now, before that stops.
+
+    def read() -> None:
+        for _ in range(2):
+            try:
+                world.reader.get_segment_slice(test_time_max_s)
+            except Exception as error:
+                found.append(error)
+                is_cancelled.set()
+
+    monkeypatch.setattr(blocking, "_cancel_others", cancel_then_wait)
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    time.sleep(0.2)
+    world.loop.close()
+    reading.join(5)
+    assert not reading.is_alive()
+    assert [type(error) for error in found] == [InvalidArgument, InvalidArgument]
