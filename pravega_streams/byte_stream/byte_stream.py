@@ -24,7 +24,7 @@ from pravega_common.errors import (
 from pravega_common.names import segment_name
 from pravega_common.wire import commands as c
 from pravega_streams.client import StreamClient
-from pravega_streams.connection.blocking import WireSocket
+from pravega_streams.connection.blocking import WireSocket, reply_time_max_s
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.silence import has_moved
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
@@ -236,12 +236,12 @@ class ByteStream(io.RawIOBase):
             except PravegaError as error:
                 if not error.may_be_repeated(idempotent=True):
                     raise
-                failure = error
             self._client.segments.endpoints.forget(self.segment)
             if time.monotonic() + retry_delay_s > deadline_s:
                 info = self._client.segments.info(self.segment)
                 if info.length > self._offset:
-                    raise failure
+                    # They are there: what takes long is the store, which may fetch them from Tier 2.
+                    return self._read_once(length, reply_time_max_s)
                 return memoryview(b"") if info.is_sealed else None
             time.sleep(retry_delay_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -243,3 +244,20 @@ def test_a_stream_that_gave_up_does_not_wait_again_when_its_block_is_left(
                 raise
     assert gave_up_s > 60.0 and file.closed
     assert (now_s > gave_up_s + 60.0) == is_passed_over
+
+
+@pytest.mark.parametrize("read_time_s", [0.0, 0.05])
+def test_bytes_that_are_there_are_read_however_short_a_read_waits_at_the_tail(log: Log, read_time_s: float) -> None:
+    """A program that polls gives no time; the store takes its own."""
+    log.segment.data += b"content"
+
+    def slow(command: c.Command) -> None:
+        if isinstance(command, c.ReadSegment):
+            time.sleep(0.1)
+
+    log.store.before = slow
+    with ByteStream(log.client, "s", "t", read_time_s=read_time_s) as file:
+        assert file.read(7) == b"content"
+        assert file.read(1) is None
+        log.segment.sealed = True
+        assert file.read(1) == b""
