@@ -104,8 +104,7 @@ class EventWriter:
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""
-        if self._is_closed:
-            raise InvalidArgument(f"the writer of {self._scope}/{self._stream} is closed and takes no more events")
+        self._check_open("takes no more events")
         piece = Piece(frame_event(event), 1, position_for(routing_key))
         self._make_room()
         self._unwritten.append(piece)
@@ -114,6 +113,10 @@ class EventWriter:
         except BaseException:
             self._left_bytes += len(piece.data)
             raise
+
+    def _check_open(self, what: str) -> None:
+        if self._is_closed:
+            raise InvalidArgument(f"the writer of {self._scope}/{self._stream} is closed and {what}")
 
     def _make_room(self) -> None:
         """Flush, before another event is taken, where earlier errors have left too much."""
@@ -145,6 +148,7 @@ class EventWriter:
         Of the times of a stream's writers controllers make watermarks, by which Pravega's Java client tells readers
         their time window. ``InvalidArgument`` if the time goes back.
         """
+        self._check_open("notes no more times")
         self.flush()
         position = self._lengths()
         gone = [item.segment_id for item in self._router.segments if item.segment_id not in position]

@@ -351,6 +351,15 @@ def test_a_writer_that_writes_nothing_notes_times_also_after_its_segments_are_go
     assert two.noted == [lengths, lengths, {MERGED[0].segment_id: 0}, {MERGED[0].segment_id: 13}]
 
 
+def test_a_closed_writer_notes_no_time_that_holds_the_watermarks_of_its_stream(stream: Stream) -> None:
+    """It would be known again as a writer, and nobody would say that it is not."""
+    with stream.writer() as writer:
+        writer.note_time(1)
+    with pytest.raises(InvalidArgument, match="the writer of s/t is closed and notes no more times"):
+        writer.note_time(2)
+    assert len(stream.noted) == 1
+
+
 def test_a_writer_whose_last_flush_fails_gives_its_connections_up(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
