@@ -244,10 +244,14 @@ class EventReader:
     async def _following(self, feed: SegmentFeed) -> dict[str, frozenset[int]] | None:
         """The successors of a segment in its stream, wherever the group ends; None if they are not known yet."""
         name = parse_segment_name(feed.segment)
-        found = await self._cluster.metadata.successors(name.scope, name.stream, name.segment_id)
-        if not found and await self._cluster.metadata.current_segments(name.scope, name.stream):
-            # Sealed by a scale that is not done: the stream goes on.
-            return None
+        metadata = self._cluster.metadata
+        found = await metadata.successors(name.scope, name.stream, name.segment_id)
+        if not found:
+            if await metadata.current_segments(name.scope, name.stream):
+                # Sealed by a scale that is not done: the stream goes on.
+                return None
+            # A scale may have ended since the first answer, before the stream was sealed: this one is final.
+            found = await metadata.successors(name.scope, name.stream, name.segment_id)
         return {item.segment.name: frozenset(item.predecessors) for item in found}
 
     # ---- segments

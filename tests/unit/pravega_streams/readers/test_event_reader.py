@@ -336,6 +336,26 @@ async def test_a_segment_that_was_sealed_before_its_successors_are_known_is_wait
     assert await take(reader, 2) == [b"new", b"new"]
 
 
+async def test_what_follows_a_segment_is_not_missed_where_its_stream_is_sealed_at_that_moment(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two questions of a reader the scale ended, the rest was written, and the stream was sealed."""
+    await segments.append(S0, [framed(b"before")])
+    await segments.seal(S0)
+
+    async def current_segments(scope: str, name: str) -> list[SegmentRange]:
+        if not stream.following:
+            await segments.create_segment(S1)
+            await segments.append(S1, [framed(b"behind")])
+            await segments.seal(S1)
+            stream.open, stream.following = [], {0: {1 << 32 | 1: (0,)}}
+        return []
+
+    monkeypatch.setattr(stream, "current_segments", current_segments)
+    async with await group.create_reader("r") as reader:
+        assert await all_events(reader) == [b"before", b"behind"]
+
+
 async def test_a_segment_that_waits_for_its_successors_does_not_slow_the_others_down(
     group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
