@@ -253,7 +253,7 @@ def test_bytes_that_are_there_are_read_however_short_a_read_waits_at_the_tail(lo
 
     def slow(command: c.Command) -> None:
         if isinstance(command, c.ReadSegment):
-            time.sleep(0.1)
+            time.sleep(0.1)  # In real time, as the socket's limit is: longer than the read has.
 
     log.store.before = slow
     with ByteStream(log.client, "s", "t", read_time_s=read_time_s) as file:

@@ -23,6 +23,7 @@ from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
 from pravega_streams.table.table_client import TableClient
 from segment_service.host.listener import WireServer
+from tests.support.eventually import eventually_blocking
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
 from tests.support.interrupts import Interrupt
@@ -154,7 +155,7 @@ def test_a_reader_whose_manager_is_closed_by_another_thread_does_not_wait_for_ev
     monkeypatch.setattr(blocking, "_cancel_others", cancel_then_wait)
     reading = threading.Thread(target=read, daemon=True)
     reading.start()
-    time.sleep(0.2)
+    eventually_blocking(world.reader._turn.locked)
     world.loop.close()
     reading.join(5)
     assert not reading.is_alive()
