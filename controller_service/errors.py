@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pravega_common.errors import FailedError, InvalidArgument, NotFound, RejectedError
+from pravega_common.errors import FailedError, InvalidArgument, NotFound, RejectedError, Unavailable
 
 
 class IllegalState(FailedError):
@@ -23,6 +23,10 @@ class QuotaExceeded(RejectedError):
 
 class NoHost(FailedError):
     """No segment store owns the container at this moment."""
+
+
+class StreamBeingDeleted(Unavailable):
+    """An earlier stream of the name is being deleted, and the new one can be made when that has ended."""
 
 
 class WaitTimedOut(FailedError):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from controller_service.errors import QuotaExceeded
+from controller_service.errors import QuotaExceeded, StreamBeingDeleted
 from controller_service.policies.auto_scale import check_policy
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
@@ -65,13 +65,16 @@ class CreateStream:
         """False if the stream exists; one that an earlier attempt left half-made is completed first.
 
         ``ScopeNotFound`` if the scope is missing or being deleted, ``InvalidArgument`` for a bad number of segments or
-        a policy by which nothing scales, ``QuotaExceeded`` for a scope that has no room for it.
+        a policy by which nothing scales, ``QuotaExceeded`` for a scope that has no room for it, ``StreamBeingDeleted``
+        for one of the name that goes: told that it exists, the caller would go on without a stream.
         """
         check_policy(configuration.scaling)
         segments = configuration.scaling.min_segments
         initial_epoch(0, segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags, segments)
         failpoint(ENTRY_ADDED)
+        if entry.deleting and not added:
+            raise _being_deleted(scope, stream)
         if entry.deleting:
             return added
         if not added and await self._is_complete(scope, stream):
@@ -88,9 +91,12 @@ class CreateStream:
     async def _is_complete(self, scope: str, stream: str) -> bool:
         try:
             context = await self._store.open(scope, stream)
-            return await context.state() is not StreamState.CREATING
+            record = await context.state_record()
         except StreamNotFound:
             return False
+        if record.is_deleting:
+            raise _being_deleted(scope, stream)
+        return record.state is not StreamState.CREATING
 
     async def handle(self, request: Request) -> None:
         scope, stream = request.payload["scope"], request.payload["stream"]
@@ -106,11 +112,11 @@ class CreateStream:
         await self.carry_out(scope, stream, entry.stream_id, configuration)
 
     async def _added(self, scope: str, stream: str, configuration: StreamConfiguration) -> StreamEntry:
-        """``Unavailable`` while a stream of the name is being deleted."""
+        """``StreamBeingDeleted`` where one of the name goes."""
         segments = 0 if stream.startswith(MARK_PREFIX) else configuration.scaling.min_segments
         entry, _ = await self._store.add_entry(scope, stream, configuration.tags, segments)
         if entry.deleting:
-            raise Unavailable(f"stream {scope}/{stream} is being deleted")
+            raise _being_deleted(scope, stream)
         return entry
 
     async def carry_out(self, scope: str, stream: str, stream_id: str, configuration: StreamConfiguration) -> bool:
@@ -302,6 +308,10 @@ class CreateStream:
             raise StreamNotFound.of(found.scope, found.stream) from error
         except (VersionConflict, UnknownOutcome):
             return await self._store.update(found.scope, found.stream, change)
+
+
+def _being_deleted(scope: str, stream: str) -> StreamBeingDeleted:
+    return StreamBeingDeleted(f"stream {scope}/{stream} is being deleted; it can be created again when that has ended")
 
 
 def _require(context: StreamContext, stream_id: str) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from controller_service.errors import QuotaExceeded
+from controller_service.errors import QuotaExceeded, StreamBeingDeleted
 from pravega_common.errors import (
     AlreadyExists,
     InvalidArgument,
@@ -60,7 +60,7 @@ def _status_of(error: PravegaError) -> int:
             return HTTPStatus.BAD_REQUEST
         case NotFound() | SegmentNotFound():
             return HTTPStatus.NOT_FOUND
-        case AlreadyExists():
+        case AlreadyExists() | StreamBeingDeleted():
             return HTTPStatus.CONFLICT
         case QuotaExceeded():
             return HTTPStatus.FORBIDDEN

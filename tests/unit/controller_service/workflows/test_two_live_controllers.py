@@ -12,6 +12,7 @@ import pytest
 from controller_service.store.records import StreamState
 from pravega_common.errors import Outcome, PravegaError, StreamNotFound, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
+from tests.support.gate import Gate
 from tests.support.repository import ROOT
 from tests.support.stream_audit import audit_streams, requests_left
 from tests.support.transaction_world import WORKING, Crashed, CrashSwitch, Instance, VirtualClock
@@ -323,7 +324,8 @@ async def test_a_creation_at_the_end_of_a_deletion_does_not_bring_the_stream_bac
     monkeypatch.setattr(second.streams, "remove_if", late)
     deletion = asyncio.ensure_future(second.delete.delete("delete", S, "stream"))
     await world.run(reached.wait())
-    assert not await world.run(first.create.create(S, "stream", TWO))
+    with pytest.raises(Unavailable, match="stream scope/stream is being deleted; it can be created again when"):
+        await world.run(first.create.create(S, "stream", TWO))
     gate.set()
     await world.run(deletion)
     assert await world.run(first.create.create(S, "stream", TWO))
@@ -331,6 +333,25 @@ async def test_a_creation_at_the_end_of_a_deletion_does_not_bring_the_stream_bac
     await audit_streams(world.streams, world.segments)
     names = [name for name in world.segments.segments if "_MARK" not in name]
     assert names == [f"{S}/stream/2.#epoch.0", f"{S}/stream/3.#epoch.0"]
+    await world.close()
+
+
+async def test_a_creation_while_segments_are_deleted_does_not_say_that_the_stream_exists() -> None:
+    """The caller would go on with a stream that is gone a moment later."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    await world.run(first.create.create(S, "stream", TWO))
+    await world.run(first.seal.seal("seal", S, "stream"))
+    assert not await world.run(first.create.create(S, "stream", TWO))  # sealed, but there
+    gate = Gate(world)
+    gate.at(world.segments, "delete_segments", f"'{S}/stream/")
+    deletion = asyncio.ensure_future(second.delete.delete("delete", S, "stream"))
+    await gate.come()
+    with pytest.raises(Unavailable, match="is being deleted"):
+        await world.run(first.create.create(S, "stream", TWO))
+    gate.opened.set()
+    await world.run(deletion)
+    assert await world.run(first.create.create(S, "stream", TWO))
     await world.close()
 
 
