@@ -2,11 +2,13 @@
 
 Typer (from 0.29 on) converts every value with Pydantic, which takes longer to import than most questions to a
 controller take. A word for a ``str``, a number in its range and a default need none of it. Everything else goes to
-Typer: choices, paths, and whatever is wrong, so that its messages stay as they are.
+Typer: choices, paths, and whatever is wrong. What Typer says of a wrong number names neither the number nor its whole
+range, and of a wrong choice with a prefix of Pydantic's, so these two are said here.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
 from types import NoneType
@@ -44,6 +46,17 @@ class Kind:
         is_number = self.annotation in (int, float) and type(value) is self.annotation
         return value if is_number and self._has_in_range(value) else NOT_PLAIN
 
+    def refusal(self, value: Any) -> str | None:
+        """Names a value that Typer does not take, and what it takes; None where its own message is as good."""
+        if isinstance(self.annotation, type) and issubclass(self.annotation, enum.Enum):
+            return f"'{value}' is not one of {', '.join(repr(item.value) for item in self.annotation)}."
+        if self.annotation not in (int, float):
+            return None
+        number = "whole number" if self.annotation is int else "number"
+        if self.most is not None:
+            return f"'{value}' is no {number} in {self.least or 0}..{self.most}."
+        return f"'{value}' is no {number}{'' if self.least is None else f' of at least {self.least}'}."
+
     def _has_in_range(self, value: float) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
@@ -77,10 +90,19 @@ def _take(parameter: Any, kind: Kind) -> None:
     convert, callback = parameter.process_value, parameter.callback
     missing = () if getattr(parameter, "multiple", False) or parameter.nargs != 1 else None
 
+    def converted(context: Any, value: Any) -> Any:
+        try:
+            return convert(context, value)
+        except typer.BadParameter as error:
+            refusal = kind.refusal(value)
+            if refusal is None:
+                raise
+            raise typer.BadParameter(refusal, ctx=context, param=parameter) from error
+
     def process_value(context: Any, value: Any) -> Any:
         plain = missing if value is None and not parameter.required else kind.plain(value)
         if plain is NOT_PLAIN:
-            return convert(context, value)
+            return converted(context, value)
         return plain if callback is None else callback(context, parameter, plain)
 
     parameter.process_value = process_value
