@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
@@ -14,16 +15,26 @@ from pravega_streams.client import StreamClient
 
 _HEAD = ("head", "earliest")
 _TAIL = ("tail", "latest")
+_WORDS: Final = "head, tail"
+_WORDS_AND_TIMES: Final = "head, tail, a time such as 2026-01-31T12:00:00Z or 12h"
 
 
-def resolve_cut(client: StreamClient, scope: str, stream: str, text: str) -> SegmentOffsets:
-    """Returns the offset by segment id. ``InvalidArgument`` unless the text is a valid cut of this stream."""
+def resolve_cut(client: StreamClient, scope: str, stream: str, text: str, others: str = _WORDS) -> SegmentOffsets:
+    """Returns the offset by segment id. ``InvalidArgument`` unless the text is a valid cut of this stream.
+
+    ``others``: the positions beside cuts, named where the text is none.
+    """
     word = text.strip().lower()
     if word in _HEAD:
         return client.head_cut(scope, stream)
     if word in _TAIL:
         return client.tail_cut(scope, stream)
-    cut = StreamCut.from_text(text.strip())
+    try:
+        cut = StreamCut.from_text(text.strip())
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{error}; a position is {others}, or a text that pravega-spark stream cut prints"
+        ) from error
     if cut.is_unbounded:
         raise InvalidArgument("'UNBOUNDED' names no position; use head or tail")
     if cut.scoped_stream != f"{scope}/{stream}":
@@ -43,7 +54,7 @@ def resolve_position(
     times to some 64 KiB of each segment. ``UnsupportedOperation`` where the stores keep none.
     """
     if not is_time(text):
-        return resolve_cut(client, scope, stream, text)
+        return resolve_cut(client, scope, stream, text, _WORDS_AND_TIMES)
     from pravega_spark.source.stream_positions import StreamPositions
 
     time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000, as_end=as_end)

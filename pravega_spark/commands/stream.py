@@ -102,13 +102,13 @@ def scale(
     split: Annotated[str, typer.Option(metavar="SEGMENT[:N]", help="Split a segment into N (2).")] = "",
     merge: Annotated[str, typer.Option(metavar="A,B[,…]", help="Merge neighbours into one.")] = "",
     segments: Annotated[
-        int, typer.Option(help="Replace all by N of equal width; fewer than its policy says change that.")
-    ] = 0,
+        int | None, typer.Option(help="Replace all by N of equal width; fewer than its policy says change that.")
+    ] = None,
     controller: ControllerOption = CONTROLLER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Replace open segments by others over the same keys."""
-    if [bool(split), bool(merge), segments != 0].count(True) != 1:
+    if [bool(split), bool(merge), segments is not None].count(True) != 1:
         raise InvalidArgument("give exactly one of --split SEGMENT[:N], --merge A,B and --segments N")
     with connected(controller) as client:
         scope, name = existing_stream(client, stream)
@@ -129,7 +129,7 @@ def scale(
 
 
 def _scaled(
-    client: StreamClient, scope: str, stream: str, plan: ScalePlan, count_before: int, segments: int
+    client: StreamClient, scope: str, stream: str, plan: ScalePlan, count_before: int, segments: int | None
 ) -> list[SegmentRange]:
     """Controllers refuse a scale that leaves fewer segments than the stream's policy says, so that has to give way.
 
@@ -140,7 +140,7 @@ def _scaled(
     scaling, count = configuration.scaling, count_before - len(plan.sealed) + len(plan.ranges)
     if count >= scaling.min_segments:
         return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)
-    if not segments:
+    if segments is None:
         raise InvalidArgument(
             f"{count} segments would be left of {scope}/{stream}, and its policy is to have at least "
             f"{scaling.min_segments}; use --segments {count}, which changes the policy too"
@@ -151,10 +151,10 @@ def _scaled(
     return controller.scale_stream(scope, stream, plan.sealed, plan.ranges)
 
 
-def _plan(current: list[SegmentRange], split: str, merge: str, segments: int) -> ScalePlan:
-    if split:
-        return plan_split(current, split)
-    return plan_merge(current, merge) if merge else plan_segments(current, segments)
+def _plan(current: list[SegmentRange], split: str, merge: str, segments: int | None) -> ScalePlan:
+    if segments is not None:
+        return plan_segments(current, segments)
+    return plan_split(current, split) if split else plan_merge(current, merge)
 
 
 def _row(item: SegmentRange) -> tuple[str, float, float]:

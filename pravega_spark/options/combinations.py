@@ -58,7 +58,9 @@ def _check_read(given: GivenOptions, use: Use) -> None:
                 raise ConfigurationError(f"option '{name}' splits segments, which needs order=none")
     least, most = given.value("min_events_per_trigger"), given.value("max_events_per_trigger")
     if least is not None and most is not None and least > most:
-        raise ConfigurationError("option 'min_events_per_trigger' must not be more than 'max_events_per_trigger'")
+        raise ConfigurationError(
+            f"option 'min_events_per_trigger' is '{least}', but must not be more than 'max_events_per_trigger', {most}"
+        )
     if given.is_given("max_trigger_delay") and least is None:
         raise ConfigurationError("option 'max_trigger_delay' needs min_events_per_trigger too")
     for name in ("stream_discovery_interval", "max_streams"):
@@ -68,7 +70,10 @@ def _check_read(given: GivenOptions, use: Use) -> None:
     _exclude(given, "end_stream_cut", "end_time", "both say where to stop")
     start_times, end_ms = given.value("start_time"), given.value("end_time")
     if start_times is not None and end_ms is not None and end_ms <= start_times.last:
-        raise ConfigurationError("option 'end_time' must be later than option 'start_time'")
+        raise ConfigurationError(
+            f"option 'end_time' is '{given.text('end_time')}', but must be later than option 'start_time', "
+            f"{given.text('start_time')}"
+        )
     start = given.value("start_stream_cut")
     if use is Use.BATCH_READ and start is not None and start.is_latest:
         raise ConfigurationError("option 'start_stream_cut' is 'latest', which only a streaming read can start at")

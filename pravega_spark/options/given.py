@@ -83,7 +83,7 @@ class GivenOptions:
         """``ConfigurationError`` with one sentence for an unknown, malformed or missing option."""
         self._use = use
         self._values: dict[str, Any] = {option.name: option.default for option in OPTIONS}
-        self._given: set[str] = set()
+        self._given: dict[str, str] = {}
         for name, text in texts.items():
             self._take(name, text)
         self.streams = self._names()
@@ -92,6 +92,10 @@ class GivenOptions:
     def value(self, name: str) -> Any:
         """The value of an option, or its default."""
         return self._values[name]
+
+    def text(self, name: str) -> str:
+        """The text that an option was given as, empty for none."""
+        return self._given.get(name, "")
 
     def is_given(self, name: str) -> bool:
         return name in self._given
@@ -128,7 +132,7 @@ class GivenOptions:
             self._values[option.name] = option.parse(text)
         except ValueError as error:
             raise ConfigurationError(f"option '{option.name}' is '{text}', but {error}") from error
-        self._given.add(option.name)
+        self._given[option.name] = text
 
     def _names(self) -> tuple[StreamName, ...]:
         """All streams, each once, from the one option that names them."""

@@ -81,7 +81,7 @@ def parse_start(text: str) -> Limit:
     word = text.strip().lower()
     if word in ("earliest", "unbounded"):
         return EARLIEST
-    return LATEST if word == "latest" else _cuts(text)
+    return LATEST if word == "latest" else _cuts(text, "earliest, latest")
 
 
 def parse_end(text: str) -> Limit:
@@ -91,10 +91,11 @@ def parse_end(text: str) -> Limit:
         raise InvalidArgument("'earliest' is where a read may start, not where it ends")
     if word in ("latest", "unbounded"):
         return LATEST if word == "latest" else UNBOUNDED
-    return _cuts(text)
+    return _cuts(text, "latest, unbounded")
 
 
-def _cuts(text: str) -> Limit:
+def _cuts(text: str, words: str) -> Limit:
+    """``words``: what may stand there beside positions, named where the text is neither."""
     if text.lstrip().startswith("{"):
         _check_json(text)
         return Limit(None, told=text)
@@ -102,7 +103,13 @@ def _cuts(text: str) -> Limit:
         return Limit(None, told=text.strip())
     cuts: dict[str, SegmentOffsets] = {}
     for part in text.split(","):
-        cut = StreamCut.from_text(part.strip())
+        try:
+            cut = StreamCut.from_text(part.strip())
+        except InvalidArgument as error:
+            raise InvalidArgument(
+                f"{error}; give {words}, a stream cut as text, a checkpoint's folder or a query's offset or progress "
+                "as JSON"
+            ) from error
         if cut.is_unbounded:
             raise InvalidArgument("UNBOUNDED stands alone")
         if cut.scoped_stream in cuts:

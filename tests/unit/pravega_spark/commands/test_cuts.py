@@ -11,7 +11,7 @@ import pytest
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands import cuts
-from pravega_spark.commands.cuts import resolve_position
+from pravega_spark.commands.cuts import resolve_cut, resolve_position
 from tests.unit.pravega_spark.streams import FakeStreams
 
 WRITTEN_MS = 1_700_000_000_000
@@ -24,6 +24,17 @@ def test_what_is_meant_as_a_time_is_not_taken_for_a_stream_cut(text: str) -> Non
     message = f"the time '{text}' is no time; write for example 2026-01-31T12:00:00Z, or 12h for twelve hours ago"
     with pytest.raises(InvalidArgument, match=re.escape(message)):
         resolve_position(NOBODY, "", "s", "t", text, as_end=False)
+
+
+def test_a_wrong_word_is_told_which_positions_there_are() -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"'yesterday'.*; a position is head, tail, a time such as 2026-.* or 12h, or"
+    ):
+        resolve_position(NOBODY, "", "s", "t", "yesterday", as_end=False)
+    with pytest.raises(
+        InvalidArgument, match=r"'begin'.*; a position is head, tail, or a text that pravega-spark stream"
+    ):
+        resolve_cut(NOBODY, "s", "t", "begin")
 
 
 def test_an_end_has_all_that_was_written_within_its_millisecond(

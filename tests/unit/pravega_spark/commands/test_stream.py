@@ -20,8 +20,12 @@ def connect(controller: Controller) -> None:
 
 
 def create(monkeypatch: pytest.MonkeyPatch, *options: str) -> BaseException | None:
+    return run(monkeypatch, "create", *options)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, command: str, *options: str) -> BaseException | None:
     monkeypatch.setattr(stream, "connected", connect)
-    words = ["stream", "create", "s/t", *options]
+    words = ["stream", command, "s/t", *options]
     return CliRunner().invoke(make_application(words), words).exception
 
 
@@ -37,3 +41,10 @@ def test_a_factor_without_a_rate_names_what_is_missing(monkeypatch: pytest.Monke
 )
 def test_options_that_go_together(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
     assert isinstance(create(monkeypatch, *options), ConnectedError)
+
+
+def test_a_scale_to_no_segments_is_not_taken_for_one_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule for the number names its limits; it is asked once the stream is known."""
+    assert isinstance(run(monkeypatch, "scale", "--segments", "0"), ConnectedError)
+    for options in ((), ("--segments", "0", "--split", "1")):
+        assert "give exactly one of" in str(run(monkeypatch, "scale", *options))
