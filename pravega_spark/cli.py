@@ -59,3 +59,7 @@ def _command() -> Callable[[], None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.version import __version__
+
 FULL = Path("/dev/full")
 """Every write to it fails as on a full disk."""
 
@@ -35,6 +37,13 @@ def test_nothing_is_said_where_nobody_reads_the_pipe(count: int) -> None:
 def test_a_command_needs_no_standard_output() -> None:
     done = _run(1, None)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["pravega_spark", "pravega_spark.cli"])
+def test_a_module_runs_the_command_line(module: str) -> None:
+    words = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"pravega-spark {__version__}\n", "")
 
 
 def _run(count: int, output: int | None) -> subprocess.CompletedProcess[str]:
