@@ -97,16 +97,16 @@ class StoreHealth:
         slow = {number: waited for number, waited in waiting.items() if waited > tier1_answer_max_s}
         if slow:
             text = f"{_containers(slow)} got no acknowledgement of Tier 1 for {max(slow.values()):.0f} s"
-            yield Problem("tier1-not-acknowledging", text, _SEE_REDIS, stops_work=True)
+            yield Problem("tier1-not-acknowledging", text, _SEE_TIER1, stops_work=True)
         full = [one.container_id for one in self.registry if one.durable_log.is_full]
         if full:
-            text = f"{_containers(full)}: Tier 1 has no memory, appends wait"
+            text = f"{_containers(full)}: Tier 1 has no room, appends wait"
             yield Problem("tier1-full", text, _FREE_TIER1, stops_work=True)
         for name, servers in self.groups(self.registry.log_groups()).items():
             silent = [server for server in servers if self.silent_s(server) > tier1_answer_max_s]
             if silent:
                 text = f"{', '.join(silent)} of {len(servers)} servers of group {name} give no answer"
-                yield Problem("tier1-silent", text, _SEE_REDIS, stops_work=2 * len(silent) >= len(servers))
+                yield Problem("tier1-silent", text, _SEE_TIER1, stops_work=2 * len(silent) >= len(servers))
 
     def _tier2(self) -> Iterator[Problem]:
         failing_s = self.tier2.failing_s
@@ -149,14 +149,17 @@ class StoreHealth:
 
 _WAIT: Final = "wait; if it lasts, look at the store's log"
 _FREE_TIER1: Final = (
-    "look at Tier 2, as what it has is freed in Tier 1; else raise maxmemory, or add a group of servers"
+    "look at Tier 2, as what it has is freed in Tier 1; else raise maxmemory of Redis, or add a group of servers; with "
+    "Tier 1 in files, make room on their disk"
 )
 _REMEDY_OF: Final = {
     tier1_memory_watch.HELD_BY: _FREE_TIER1,
     tier1_settings_watch.HELD_BY: "set the Redis servers of Tier 1 right again: the store's log says which settings",
 }
 """The remedies of appends that a part other than Tier 2 holds up."""
-_SEE_REDIS: Final = "look at the Redis servers of Tier 1, their disk and the network to them"
+_SEE_TIER1: Final = (
+    "look at the Redis servers of Tier 1, their disk and the network to them; with Tier 1 in files, at their disk"
+)
 
 
 def _containers(numbers: Mapping[int, object] | list[int]) -> str:

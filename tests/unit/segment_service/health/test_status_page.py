@@ -211,6 +211,23 @@ async def test_frames_that_nobody_acknowledges_are_named(page: Page) -> None:
     assert await problems(page, 200) == []
 
 
+async def test_a_full_tier1_is_named_with_a_remedy_for_servers_and_for_files(page: Page) -> None:
+    """A standalone with Tier 1 in files on a full disk was told to look at its Redis servers, which it has none of."""
+    container = await page.kit.open(3)
+    page.registry.add(container)
+    await container.create_segment("s")
+    page.kit.logs.faults.capacity_bytes = 1
+    waiting = asyncio.ensure_future(container.append("s", [bytes(1_000)]))
+    await eventually(lambda: container.durable_log.is_full, "a full Tier 1")
+    assert await problems(page, 503) == ["tier1-full"]
+    _, text = await page.get("/health/ready")
+    problem = json.loads(text)["problems"][0]
+    assert problem["text"] == "containers 3: Tier 1 has no room, appends wait"
+    assert "maxmemory of Redis" in problem["remedy"] and "Tier 1 in files, make room on their disk" in problem["remedy"]
+    page.kit.logs.faults.capacity_bytes = 0
+    await waiting
+
+
 async def test_tier2_that_fails_for_long_is_named_and_forgotten_when_it_answers(page: Page) -> None:
     page.tier2_faults.stop()
     for waited_s, expected in ((0.0, []), (9.0, []), (2.0, ["tier2-failing"])):
