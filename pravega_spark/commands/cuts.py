@@ -22,7 +22,7 @@ _WORDS_AND_TIMES: Final = "head, tail, a time such as 2026-01-31T12:00:00Z or 12
 def resolve_cut(client: StreamClient, scope: str, stream: str, text: str, others: str = _WORDS) -> SegmentOffsets:
     """Returns the offset by segment id. ``InvalidArgument`` unless the text is a valid cut of this stream.
 
-    ``others``: the positions beside cuts, named where the text is none.
+    ``others``: the positions beside cuts, named where the text is no position.
     """
     word = text.strip().lower()
     if word in _HEAD:
