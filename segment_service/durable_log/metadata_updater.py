@@ -477,7 +477,8 @@ class OperationMetadataUpdater:
             entry.start_offset = request.offset
             operation = Truncate(sequence_number=number, segment_id=entry.segment_id, offset=request.offset)
         elif type(request) is UpdateAttributesRequest:
-            if request.segment_id not in (None, self.metadata.ids.get(request.segment)):
+            known = self._staged_ids.get(request.segment, self.metadata.ids.get(request.segment))
+            if request.segment_id not in (None, known):
                 raise SegmentNotFound(request.segment)
             entry = self._open(request.segment)
             values = entry.resolve(request.updates)

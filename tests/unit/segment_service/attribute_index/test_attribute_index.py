@@ -449,3 +449,23 @@ async def test_another_segment_of_the_name_gets_no_index() -> None:
         await container.durable_log.note_index(found, 1)
     assert ATTRIBUTES_IN_TIER2 not in (await container.get_info(S)).attributes
     await container.stop()
+
+
+async def test_a_segment_that_is_made_again_gets_no_index_of_the_one_on_its_way_out() -> None:
+    """Neither its end nor the new one is durable yet: a restart would look for an index that never was."""
+    made = kit()
+    container = await with_writers(made)
+    found = container.metadata.by_name(S)
+    assert found is not None
+    deleted = asyncio.ensure_future(container.delete(S))
+    created = asyncio.ensure_future(container.create_segment(S))
+    await asyncio.sleep(0)  # both are in the queue now
+    noted = asyncio.ensure_future(container.durable_log.note_index(found, 7))
+    await asyncio.gather(deleted, created)
+    with pytest.raises(SegmentNotFound):
+        await noted
+    assert ATTRIBUTES_IN_TIER2 not in (await container.get_info(S)).attributes
+    await container.stop()
+    container = await made.open()
+    assert await container.get_attribute(S, writer(0)) == NULL_ATTRIBUTE_VALUE
+    await container.stop()
