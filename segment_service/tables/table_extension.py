@@ -311,7 +311,7 @@ class TableExtension:
             return
         try:
             await self._read_on(table, info)
-        except SegmentNotFound:  # who asks looks again what is there
+        except (SegmentNotFound, SegmentTruncated):  # who asks looks again what is there
             self._forget(table)
         except UnknownOutcome as error:  # of the index in Tier 2: of the table itself nothing was changed
             raise Unavailable(f"{table.name}: its index cannot be brought to Tier 2: {error}") from error

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from pravega_common.runtime.failpoints import arm, disarm_all, raise_on_hit
+from segment_service.contracts.attributes import TABLE_INDEX_IN_TIER2, AttributeUpdate, AttributeUpdateType
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.segment_store import ReadResult
 from segment_service.contracts.table_store import TableEntry, TableKey
 from segment_service.tables import compactor, table_segment
 from segment_service.tables.compactor import COPIED
 from segment_service.tables.entry_serializer import record_size
 from segment_service.tables.table_extension import TableExtension
 from tests.support.fakes.segment_store import InMemorySegmentStore
+from tests.support.fakes.table_maps import TableMaps
 
 T = "scope/table"
 
@@ -110,3 +113,31 @@ async def test_a_round_copies_a_limited_part_of_a_table_without_values(monkeypat
     assert longest <= compactor.compaction_copy_bytes_max + size
     found = await tables.get(T, names[::4])
     assert [entry.version for entry in found] == [number * size for number in range(0, 2_000, 4)]
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+async def test_a_head_that_goes_while_the_log_is_read_again_is_no_error(is_paged: bool) -> None:
+    """A compactor that waited for values cuts the log of a table which was forgotten meanwhile, and is read again."""
+
+    class CuttingStore(InMemorySegmentStore):
+        cut_to = 0
+
+        async def read(self, segment: str, offset: int, length_max: int) -> ReadResult:
+            end, self.cut_to = self.cut_to, 0
+            if end:
+                await self.truncate(segment, end)
+            return await super().read(segment, offset, length_max)
+
+    store = CuttingStore()
+    maps = await TableMaps().open() if is_paged else None
+    tables = TableExtension(store, maps=maps)
+    await tables.create_table(T)
+    if is_paged:
+        await store.update_attributes(T, (AttributeUpdate(TABLE_INDEX_IN_TIER2, AttributeUpdateType.REPLACE, 1),))
+    await tables.put(T, [TableEntry(b"key", b"before")])
+    store.cut_to = (await store.get_info(T)).length
+    await tables.put(T, [TableEntry(b"key", b"after")])
+    tables._forget(tables._tables[T])
+    [found] = await tables.get(T, [b"key"])
+    assert found.value == b"after"
+    assert (await tables.table_info(T)).start_offset > 0
