@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, FailedError, Fenced, RejectedError, SegmentExists, UnknownOutcome
 from pravega_common.event_index import IndexRecord, encode_records, index_record_bytes
-from pravega_common.names import index_segment_name
+from pravega_common.names import INDEX_SUFFIX, index_segment_name
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.joined import all_ended
@@ -67,7 +67,7 @@ class EventIndexer:
         """Write what recovery found missing, then what grows."""
         self._tracker.on_growth = self._grown.set
         for name in recover_boundaries(self._metadata):
-            await self._delete(name)
+            await self.read_again(name.removesuffix(INDEX_SUFFIX))  # the segment may have been made again meanwhile
         while True:
             await self.write_waiting()
             if not len(self._tracker):
@@ -95,7 +95,7 @@ class EventIndexer:
             await self._store.delete(name)
 
     async def read_again(self, segment: str) -> None:
-        """The segment and its index were looked up at last: delete an index that is left of a segment which is gone."""
+        """The segment and its index are known as they are now: delete an index that is left of one which is gone."""
         index, ids = index_segment_name(segment), self._metadata.ids
         if index in ids and segment not in ids and segment not in self._metadata.unread_pairs:
             await self._delete(index)
