@@ -97,22 +97,25 @@ class BoundaryLocator:
         key = (index.segment_id, number)
         page = self._pages.get(key)
         if page is None or page.end < end or page.first > first:
-            page = RecordPage(first, await self._bytes(index.name, first, end))
+            page = RecordPage(first, await self._bytes(index, first, end))
             self._pages[key] = page
         self._pages.move_to_end(key)
         if len(self._pages) > pages_cached_max:
             self._pages.popitem(last=False)
         return page
 
-    async def _bytes(self, index: str, first: int, end: int) -> bytes:
-        """All bytes of these records. They are durable, so that no read waits for an append."""
+    async def _bytes(self, index: SegmentMetadata, first: int, end: int) -> bytes:
+        """All bytes of these records. They are durable, so that no read waits for an append; one of an index that was
+        made since, and is shorter, would."""
         offset, left = first * index_record_bytes, (end - first) * index_record_bytes
         parts: list[memoryview] = []
         while left > 0:
-            result = await self._read(index, offset, left)
-            check(result.length > 0 or result.at_tail, "records of an index segment are missing", index=index)
+            if index.is_deleted:
+                raise SegmentNotFound(index.name)
+            result = await self._read(index.name, offset, left)
+            check(result.length > 0 or result.at_tail, "records of an index segment are missing", index=index.name)
             if not result.length:
-                raise SegmentNotFound(index)  # it was deleted, or the container is stopping
+                raise SegmentNotFound(index.name)  # it was deleted, or the container is stopping
             parts.extend(result.data)
             offset += result.length
             left -= result.length

@@ -92,3 +92,17 @@ async def test_a_segment_that_is_deleted_amid_a_search_is_not_found(is_made_agai
     indexed.during_read = indexed.make_again if is_made_again else indexed.delete
     with pytest.raises(SegmentNotFound):
         await indexed.locator.locate(indexed.segment, 150)
+
+
+async def test_a_segment_that_is_made_again_between_two_parts_of_a_page_is_not_waited_for() -> None:
+    """Its new index is shorter: a read of the rest would wait for bytes that may never come."""
+    world = IndexedSegment()
+    read = world.read
+
+    async def read_in_parts(name: str, offset: int, length: int) -> ReadResult:
+        return await read(name, offset, min(length, 100 * index_record_bytes))
+
+    world.locator = BoundaryLocator(world.metadata, read_in_parts)
+    world.during_read = world.make_again
+    with pytest.raises(SegmentNotFound):
+        await world.locator.locate(world.segment, records * event_bytes // 2)
