@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
 from pravega_spark.standalone.process import StandaloneProcess
@@ -19,6 +21,9 @@ from tests.support.processes import stat_of
 PROCESSES: Final = ("controller", "segment-store-0", "redis")
 threads_field: Final = 17
 """Of the fields behind the name in ``/proc/<pid>/stat``."""
+SEGMENTS_METRIC: Final = "pravega_container_segments"
+CACHE_METRIC: Final = "pravega_store_cache_bytes"
+page_time_max_s: Final = 10.0
 
 Sample = dict[str, float]
 
@@ -35,8 +40,17 @@ def take(cluster: StandaloneProcess) -> Sample:
         sample["Redis: keys"] = redis.dbsize()
     sizes = list(_file_sizes(cluster.folder / "data" / "tier2"))
     sample["Tier 2: files"], sample["Tier 2: MiB"] = len(sizes), sum(sizes) / (1 << 20)
+    metrics = _sums(str(cluster.ready()["metrics"][-1]))
+    sample["segments in memory"], sample["cache MiB"] = metrics[SEGMENTS_METRIC], metrics[CACHE_METRIC] / (1 << 20)
     port = int(str(cluster.options["segment_store_port"]))
     return sample | asyncio.run(system_tables.sizes(port, SCOPE, STREAM))
+
+
+def _sums(page: str) -> dict[str, float]:
+    """The metrics of a service, each summed over its labels."""
+    with urllib.request.urlopen(f"http://{page}", timeout=page_time_max_s) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {family.name: sum(sample.value for sample in family.samples) for family in families}
 
 
 def _file_sizes(folder: Path) -> Iterator[int]:
