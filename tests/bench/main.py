@@ -28,6 +28,7 @@ from tests.bench.figures import Result, beside_ours, shares
 from tests.bench.idle import Idle
 from tests.bench.latency import Latency
 from tests.bench.layers import Layers
+from tests.bench.picture import picture
 from tests.bench.rig import Rig, running_rig, say
 from tests.bench.tables import layer_tables, spark_tables
 from tests.support.maven import NotAvailable
@@ -106,10 +107,12 @@ def run_compare(args: argparse.Namespace, document: Result) -> None:
     if args.against:
         results += measure_against(args.against, same_options(args), args.runs)
         say(comparison(results, THIS, args.against))
-    else:
-        with running_rig(args.tier2, with_kafka=args.kafka) as rig:
-            throughputs(rig, args, results)
-        say(comparison(results, "ours", "kafka"))
+        return
+    with running_rig(args.tier2, with_kafka=args.kafka) as rig:
+        throughputs(rig, args, results)
+    say(comparison(results, "ours", "kafka"))
+    if args.picture:
+        args.picture.write_text(picture(results, "kafka"))
 
 
 def same_options(args: argparse.Namespace) -> list[str]:
@@ -162,6 +165,7 @@ def compare_parser() -> argparse.ArgumentParser:
     add("--runs", type=_positive, default=3, help="measured runs of each case; medians are reported")
     add("--no-kafka", dest="kafka", action="store_false", help="without Kafka (needs no Maven)")
     add("--against", metavar="COMMIT", help="beside this commit, in turn, in a worktree of its own, without Kafka")
+    add("--picture", type=Path, help="draw the rates beside Kafka's into this file, as an SVG")
     return parser
 
 

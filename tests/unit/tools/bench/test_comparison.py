@@ -6,12 +6,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from tests.bench import against, main
 from tests.bench.comparison import comparison, cpu_per_gigabyte, ratio, run_ratios, together
 from tests.bench.figures import rates
+from tests.bench.picture import picture
 
 
 def result(side: str, seconds: list[float], **more: Any) -> dict[str, Any]:
@@ -107,3 +109,15 @@ def test_a_run_of_the_other_commit_measures_the_same() -> None:
     args = main.compare_parser().parse_args(["--sizes", "100,1000", "--cases", "write", "--scale", "0.5"])
     again = main.spark_parser().parse_args(main.same_options(args))
     assert (again.sizes, again.cases, again.scale, again.tier2) == ([100, 1000], ["write"], 0.5, "dir")
+
+
+def test_the_picture_has_a_bar_of_each_side_on_one_scale() -> None:
+    read = {"case": "read", "event_bytes": 100}
+    results = [result("ours", [2.0]), result("kafka", [4.0]), result("ours", [1.0], **read)]
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = ElementTree.fromstring(picture(results, "kafka"))
+    bars = [float(bar.attrib["width"]) for bar in drawn.iter(f"{svg}rect") if bar.attrib.get("x") == "90"]
+    assert bars == [300.0, 150.0, 600.0, 11.0], "written by ours and Kafka, read by ours, the legend"
+    words = [text.text for text in drawn.iter(f"{svg}text")]
+    assert words[:4] == ["Spark → stream, batch", "1 KB", "1000 MB/s, 2.00 ×", "500"]
+    assert words[4:7] == ["stream → Spark, batch", "100 B", "2000 MB/s"]
