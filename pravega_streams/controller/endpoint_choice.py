@@ -22,7 +22,7 @@ class EndpointChoice:
         self._avoided_until_s = [0.0] * count
         self._avoid_time_s = [avoid_time_min_s] * count
         self._last = count - 1
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # As a Ctrl-C in Python 3.14 may leave it held by its thread.
 
     def next(self) -> int:
         """The index of an endpoint that is not avoided, or of the one that is avoided for the shortest time."""

@@ -29,7 +29,7 @@ class WaitNotice:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._told_s: float | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # As a Ctrl-C in Python 3.14 may leave it held by its thread.
 
     def failed(self, endpoint: Endpoint, failure: grpc.RpcError, left_s: float) -> None:
         """A call failed and is repeated, for ``left_s`` seconds at most."""

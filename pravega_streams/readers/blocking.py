@@ -29,7 +29,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Python 3.14 may leave a lock held by a thread that is interrupted; this one the thread may take again."""
         self._process: OwnProcess | None = None
         """The one that has the thread."""
         self._is_closed = False

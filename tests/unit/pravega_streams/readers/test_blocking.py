@@ -110,6 +110,13 @@ def test_a_reader_that_an_interrupt_keeps_from_its_caller_is_not_in_the_group(wo
             break
 
 
+@pytest.mark.timeout(10)
+def test_a_lock_that_an_interrupt_left_held_does_not_stop_its_thread(world: World) -> None:
+    """Python 3.14 looks for signals between the entry of a ``with`` and its body."""
+    world.loop._lock.acquire()
+    world.reader.refresh()
+
+
 def test_a_process_that_is_forked_does_not_wait_for_a_loop_that_it_has_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
