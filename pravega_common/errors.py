@@ -58,6 +58,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── Throttled
     │   ├── TokenExpired
     │   ├── Unavailable
+    │   │   ├── StreamBeingDeleted    controller_service
     │   │   └── ReplyError            segment_service
     │   ├── VersionConflict
     │   ├── FailpointError            pravega_common.runtime
