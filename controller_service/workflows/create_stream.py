@@ -73,10 +73,10 @@ class CreateStream:
         initial_epoch(0, segments, 0)
         entry, added = await self._store.add_entry(scope, stream, configuration.tags, segments)
         failpoint(ENTRY_ADDED)
-        if entry.deleting and not added:
-            raise _being_deleted(scope, stream)
         if entry.deleting:
-            return added
+            if not added:
+                raise _being_deleted(scope, stream)
+            return True
         if not added and await self._is_complete(scope, stream):
             return False
         payload = {

@@ -66,46 +66,34 @@ def run_export(
     The first run alone calls ``resolve`` and divides the range, by ``chunk_bytes`` or by the cores of the cluster.
     """
     with folder.run_alone(job_id):
-        return _run_alone(spark, job_id, job, folder, source, resolve, chunk_bytes)
-
-
-def _run_alone(
-    spark: SparkSession,
-    job_id: str,
-    job: ExportJob,
-    folder: JobFolder,
-    source: dict[str, str],
-    resolve: Resolve,
-    chunk_bytes: int | None,
-) -> ExportResult:
-    plan = folder.read(PLAN)
-    if plan is None:
-        plan = {**job_json(job), **_range(job, resolve)}
-        # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
-        rows = _rows(spark, job, source)
-        _check_partitions(job, rows.columns)
-        _check_can_be_written(rows, job, folder)
-        size_bytes = chunk_bytes or chunk_bytes_for(spark.sparkContext.defaultParallelism)
-        plan["chunks"] = divided(source, plan["range"], size_bytes)
-        folder.create(PLAN, plan)
-    else:
-        compare_with_record(job_id, job, plan)
-    failpoint(AFTER_PLAN)
-    done = folder.read(DONE)
-    if done is not None:
-        return ExportResult(done["rows"], done["files"], done["bytes"], is_repeated=True)
-    written = folder.read(FILES)
-    if written is None:
-        written = _together(job_id, folder, _write(spark, job_id, job, folder, source, plan))
-        failpoint(BEFORE_FILES)
-        folder.create(FILES, written)
-    _publish(job, folder, written)
-    failpoint(BEFORE_DONE)
-    summary = {"rows": written["rows"], "files": len(written["files"]), "bytes": written["bytes"]}
-    folder.create(DONE, summary)
-    folder.delete(f"{folder.path}/{CHUNKS}")
-    _remove_older_attempts(folder)
-    return ExportResult(summary["rows"], summary["files"], summary["bytes"], is_repeated=False)
+        plan = folder.read(PLAN)
+        if plan is None:
+            plan = {**job_json(job), **_range(job, resolve)}
+            # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
+            rows = _rows(spark, job, source)
+            _check_partitions(job, rows.columns)
+            _check_can_be_written(rows, job, folder)
+            size_bytes = chunk_bytes or chunk_bytes_for(spark.sparkContext.defaultParallelism)
+            plan["chunks"] = divided(source, plan["range"], size_bytes)
+            folder.create(PLAN, plan)
+        else:
+            compare_with_record(job_id, job, plan)
+        failpoint(AFTER_PLAN)
+        done = folder.read(DONE)
+        if done is not None:
+            return ExportResult(done["rows"], done["files"], done["bytes"], is_repeated=True)
+        written = folder.read(FILES)
+        if written is None:
+            written = _together(job_id, folder, _write(spark, job_id, job, folder, source, plan))
+            failpoint(BEFORE_FILES)
+            folder.create(FILES, written)
+        _publish(job, folder, written)
+        failpoint(BEFORE_DONE)
+        summary = {"rows": written["rows"], "files": len(written["files"]), "bytes": written["bytes"]}
+        folder.create(DONE, summary)
+        folder.delete(f"{folder.path}/{CHUNKS}")
+        _remove_older_attempts(folder)
+        return ExportResult(summary["rows"], summary["files"], summary["bytes"], is_repeated=False)
 
 
 def resolver(controller: str, stream: str) -> Resolve:

@@ -77,15 +77,8 @@ def run_load(
 
     ``JobMisplaced``, before anything is written: the folder is not the one that remembers what is written.
     """
-    with folder.run_alone(job_id):
-        return _run_alone(spark, job_id, job, folder, sink, chunks)
-
-
-def _run_alone(
-    spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder, sink: dict[str, str], chunks: Chunks
-) -> LoadResult:
     options = WriteOptions.parse(sink, Use.BATCH_WRITE)
-    with StreamClient(options.controller) as client:
+    with folder.run_alone(job_id), StreamClient(options.controller) as client:
         table = BlockingTable(client.segments, claims_segment(options.scope))
         claims = JobClaims(table, lambda: time.time_ns() // 1_000_000)
         memory = JobMemory(job_id, folder, claims, _target(client, options), is_of_files=job.is_of_files or job.stage)

@@ -6,10 +6,18 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+from controller_service.queue.table_request_queue import REQUESTS_TABLE
 from controller_service.segment_access.wire_access import WireSegmentAccess
-from controller_service.store.scope_store import SCOPE_LISTS
+from controller_service.sets.sink_index import UNFINISHED_TABLE
+from controller_service.sets.sink_store import REGISTRATIONS_TABLE, SETS_TABLE
+from controller_service.store.deleted_streams import DELETED_STREAMS_TABLE
+from controller_service.store.marked_streams import MARKED_STREAMS_TABLE
+from controller_service.store.retained_streams import RETAINED_STREAMS_TABLE
+from controller_service.store.scope_store import SCOPE_LISTS, SCOPES_TABLE
 from controller_service.store.stream_store import StreamStore
 from controller_service.store.table_backend import TABLES_PREFIX, TableVersionedStore
+from controller_service.transactions.completed_store import COMPLETED_BATCHES_TABLE
+from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE
 from pravega_common.errors import SegmentNotFound
 from pravega_common.runtime.clock import SystemClock
 from pravega_streams.connection.endpoints import Endpoint
@@ -18,17 +26,17 @@ from pravega_streams.table.table_client import TableClient
 from tests.support.event_world import REQUEST_SEGMENTS, OneStore
 
 TABLES: Final = (
-    "scopes",
-    "deletedStreams",
-    "requests",
-    "retainedStreams",
-    "markedStreams",
-    "transactionStreams",
-    "transactionOwners",
-    "transactionSets",
-    "transactionSetRegistrations",
-    "transactionSetsUnfinished",
-    "completedTransactionsBatches",
+    SCOPES_TABLE,
+    DELETED_STREAMS_TABLE,
+    REQUESTS_TABLE,
+    RETAINED_STREAMS_TABLE,
+    MARKED_STREAMS_TABLE,
+    FORMER_TABLE,
+    OWNERS_TABLE,
+    SETS_TABLE,
+    REGISTRATIONS_TABLE,
+    UNFINISHED_TABLE,
+    COMPLETED_BATCHES_TABLE,
 )
 page_entries: Final = 1_000
 
