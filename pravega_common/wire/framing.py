@@ -131,16 +131,15 @@ class FrameParser:
                 break
             left -= 1
             type_code, length = _HEADER.unpack_from(readable, position)
-            if not 0 <= length <= self._payload_bytes_max:
-                self.failure = WireDecodeError(
-                    "frame", f"length {length} of type {type_code} is not in 0..{self._payload_bytes_max}"
-                )
-                break
             end = position + 8 + length
-            if end > filled:
+            if end > filled or length < 0 or length > self._payload_bytes_max:
                 self.begins_tls = type_code >> 16 == _TLS_HANDSHAKE
                 if self.begins_tls:
                     self.failure = WireDecodeError("frame", "the peer begins TLS, which this port does not speak")
+                elif not 0 <= length <= self._payload_bytes_max:
+                    self.failure = WireDecodeError(
+                        "frame", f"length {length} of type {type_code} is not in 0..{self._payload_bytes_max}"
+                    )
                 break
             frames.append((type_code, readable[position + 8 : end]))
             position = end

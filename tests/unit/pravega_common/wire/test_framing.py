@@ -151,3 +151,12 @@ def test_a_malformed_header_behind_frames_above_the_limit_is_found_behind_them()
     assert parser.has_more and parser.failure is None
     assert parser.more() == []
     assert parser.failure is not None and not parser.has_more
+
+
+@pytest.mark.parametrize("hello_bytes", [255, 512, 700, 1_526])
+def test_a_tls_handshake_of_any_length_is_known_as_one(hello_bytes: int) -> None:
+    """Newer versions of OpenSSL say hello at more length, whose low byte is where the sign of a frame's length is."""
+    parser = FrameParser()
+    parser.feed(struct.pack(">BHH", 22, 0x0301, hello_bytes) + b"\x01\x00" + bytes(hello_bytes - 2))
+    assert parser.begins_tls
+    assert "begins TLS" in str(parser.failure)
