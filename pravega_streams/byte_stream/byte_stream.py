@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 import time
 import uuid
 from collections import deque
@@ -42,10 +43,10 @@ retry_delay_s: Final = 0.05
 class ByteStream(io.RawIOBase):
     """A file over a stream of one segment. Writes go to the end; ``seek`` and ``tell`` are about reading.
 
-    Not for several threads. ``io.BufferedReader`` may stand before it. ``with`` closes it, and flushes nothing where an
-    error leaves it after stores acknowledged nothing for an hour. Errors: ``InvalidArgument`` for a stream of
-    several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset before the head, ``NotFound``, those of
-    ``BlockWriter``, and ``ValueError`` after ``close``, as of any file.
+    Threads may share it to write, and one at a time may read beside them. ``io.BufferedReader`` may stand before it.
+    ``with`` closes it, and flushes nothing where an error leaves it after stores acknowledged nothing for an hour.
+    Errors: ``InvalidArgument`` for a stream of several segments, ``StreamSealed``, ``SegmentTruncated`` for an offset
+    before the head, ``NotFound``, those of ``BlockWriter``, and ``ValueError`` after ``close``, as of any file.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class ByteStream(io.RawIOBase):
         self._read_time_s = read_time_s
         self._offset = self.current_head_offset()
         self._socket: WireSocket | None = None
+        self._turn = threading.RLock()
+        """Held by a call that writes. As a Ctrl-C in Python 3.14 may leave it held by its thread, that may go on."""
         self._writers: BlockWriters | None = None
         self._writer: BlockWriter | None = None
         self._unwritten: deque[Piece] = deque()
@@ -77,28 +80,30 @@ class ByteStream(io.RawIOBase):
         Also bytes whose ``write`` raised are this stream's, all of them and in their place: they are durable once
         ``flush`` returns, and not to be written again. Only a sealed stream never has them.
         """
-        self._check_open()
         copy = memoryview(bytes(memoryview(data)))
-        self._unwritten.extend(
-            [Piece(copy[at : at + piece_bytes_max], 1) for at in range(0, len(copy), piece_bytes_max)]
-        )
-        try:
-            self._write_unwritten()
-        except SegmentSealed as error:
-            self._unwritten.clear()
-            raise StreamSealed(f"{self.segment} is sealed and takes no more bytes") from error
+        with self._turn:
+            self._check_open()
+            self._unwritten.extend(
+                [Piece(copy[at : at + piece_bytes_max], 1) for at in range(0, len(copy), piece_bytes_max)]
+            )
+            try:
+                self._write_unwritten()
+            except SegmentSealed as error:
+                self._unwritten.clear()
+                raise StreamSealed(f"{self.segment} is sealed and takes no more bytes") from error
         return len(copy)
 
     def flush(self) -> None:
         """Return when everything written is durable."""
-        super().flush()
-        try:
-            self._write_unwritten()
-            if self._writer is not None:
-                self._writer.flush()
-        except SegmentSealed as error:
-            self._unwritten.clear()
-            raise StreamSealed(f"{self.segment} was sealed before it took all bytes") from error
+        with self._turn:
+            super().flush()
+            try:
+                self._write_unwritten()
+                if self._writer is not None:
+                    self._writer.flush()
+            except SegmentSealed as error:
+                self._unwritten.clear()
+                raise StreamSealed(f"{self.segment} was sealed before it took all bytes") from error
 
     def truncate(self, size: int | None = None) -> int:
         """Forget what lies before an offset, by default before the reading position. Returns the offset."""
@@ -207,23 +212,25 @@ class ByteStream(io.RawIOBase):
         return self._client.segments.info(self.segment).length
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
-        if kind is not None and self._writers is not None and self._writers.has_given_up:
-            # Its error is on its way already, and a flush would wait for as long once more.
-            self._unwritten.clear()
-            self._writer = None
-        super().__exit__(kind, *rest)
+        with self._turn:
+            if kind is not None and self._writers is not None and self._writers.has_given_up:
+                # Its error is on its way already, and a flush would wait for as long once more.
+                self._unwritten.clear()
+                self._writer = None
+            super().__exit__(kind, *rest)
 
     def close(self) -> None:
         """Flush and give the connections up."""
         if self.closed:
             return
-        try:
-            super().close()
-        finally:
-            if self._socket is not None:
-                self._socket.close()
-            if self._writers is not None:
-                self._writers.close()
+        with self._turn:
+            try:
+                super().close()
+            finally:
+                if self._socket is not None:
+                    self._socket.close()
+                if self._writers is not None:
+                    self._writers.close()
 
     def _read(self, length: int) -> memoryview | None:
         self._check_open()

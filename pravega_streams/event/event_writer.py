@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
+import threading
 import uuid
 from collections import deque
 from collections.abc import Iterable
@@ -68,19 +69,21 @@ class EventWriter:
     """Writes events in order per routing key; an event without a key goes anywhere. ``writer_id`` names it in reports
     of time.
 
-    Not for several threads. ``write`` returns before the event is durable, ``flush`` when all are. A segment that was
-    sealed by a scale event is followed by its successors, to which what it did not take is written again, in order.
-    Where that fails the next call goes on with it, before anything else. Also an event whose ``write`` raised an error,
-    but for ``InvalidArgument`` and ``Throttled``, is this writer's: it is durable once ``flush`` returns. ``with``
-    closes the writer, and flushes nothing where an error leaves it after stores acknowledged nothing for an hour.
-    Errors: ``InvalidArgument`` (an event of another size or kind, or after ``close``), ``StreamSealed``, ``Throttled``
-    (the writer holds too much that it could not write), and those of ``BlockWriter``.
+    Threads may share it: their calls wait for each other. ``write`` returns before the event is durable, ``flush`` when
+    all are. A segment that was sealed by a scale event is followed by its successors, to which what it did not take is
+    written again, in order. Where that fails the next call goes on with it, before anything else. Also an event whose
+    ``write`` raised an error, but for ``InvalidArgument`` and ``Throttled``, is this writer's: it is durable once
+    ``flush`` returns. ``with`` closes the writer, and flushes nothing where an error leaves it after stores
+    acknowledged nothing for an hour. Errors: ``InvalidArgument`` (an event of another size or kind, or after
+    ``close``), ``StreamSealed``, ``Throttled`` (the writer holds too much that it could not write), and those of
+    ``BlockWriter``.
     """
 
     def __init__(self, client: StreamClient, scope: str, stream: str) -> None:
         self._client = client
         self._scope = scope
         self._stream = stream
+        self._turn = threading.RLock()  # As a Ctrl-C in Python 3.14 may leave it held by its thread.
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
         """By segment; all of them are among the router's."""
@@ -97,22 +100,24 @@ class EventWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._blocks.has_given_up:
-            self._blocks.close()  # Its error is on its way already, and a flush would wait for as long once more.
-        else:
-            self.close()
+        with self._turn:
+            if kind is not None and self._blocks.has_given_up:
+                self._blocks.close()  # Its error is on its way already, and a flush would wait for as long once more.
+            else:
+                self.close()
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
         """Add one event."""
-        self._check_open("takes no more events")
         piece = Piece(frame_event(event), 1, position_for(routing_key))
-        self._make_room()
-        self._unwritten.append(piece)
-        try:
-            self._write_unwritten()
-        except BaseException:
-            self._left_bytes += len(piece.data)
-            raise
+        with self._turn:
+            self._check_open("takes no more events")
+            self._make_room()
+            self._unwritten.append(piece)
+            try:
+                self._write_unwritten()
+            except BaseException:
+                self._left_bytes += len(piece.data)
+                raise
 
     def _check_open(self, what: str) -> None:
         if self._is_closed:
@@ -133,13 +138,14 @@ class EventWriter:
 
     def flush(self) -> None:
         """Return when everything written is durable."""
-        while True:
-            self._write_unwritten()
-            _start_flush(self._writers.values())
-            sealed_id = self._flush_writers()
-            if sealed_id is None:
-                return
-            self._follow(sealed_id)
+        with self._turn:
+            while True:
+                self._write_unwritten()
+                _start_flush(self._writers.values())
+                sealed_id = self._flush_writers()
+                if sealed_id is None:
+                    return
+                self._follow(sealed_id)
 
     def note_time(self, time_ms: int) -> None:
         """Flush, and note that the events written so far belong to a time of this writer's own, and later ones to no
@@ -148,16 +154,17 @@ class EventWriter:
         Of the times of a stream's writers controllers make watermarks, by which Pravega's Java client tells readers
         their time window. ``InvalidArgument`` if the time goes back.
         """
-        self._check_open("notes no more times")
-        self.flush()
-        position = self._lengths()
-        gone = [item.segment_id for item in self._router.segments if item.segment_id not in position]
-        if gone:
-            # Nothing is left to write: only a refused append would have told of the scale before the truncation.
-            self._follow(gone[0])
+        with self._turn:
+            self._check_open("notes no more times")
+            self.flush()
             position = self._lengths()
-        self._client.controller.note_time(self._scope, self._stream, self.writer_id, position, time_ms)
-        self._has_noted = True
+            gone = [item.segment_id for item in self._router.segments if item.segment_id not in position]
+            if gone:
+                # Nothing is left to write: only a refused append would have told of the scale before the truncation.
+                self._follow(gone[0])
+                position = self._lengths()
+            self._client.controller.note_time(self._scope, self._stream, self.writer_id, position, time_ms)
+            self._has_noted = True
 
     def close(self) -> None:
         """Flush and give the connections up, these also where the flush raises.
@@ -165,14 +172,15 @@ class EventWriter:
         After an error the call may be repeated: it goes on with what is not durable yet. Once it has returned nobody
         waits for this writer's time any more.
         """
-        try:
-            self.flush()
-        finally:
-            self._blocks.close()
-        self._is_closed = True
-        if self._has_noted:
-            with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
-                self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)
+        with self._turn:
+            try:
+                self.flush()
+            finally:
+                self._blocks.close()
+            self._is_closed = True
+            if self._has_noted:
+                with contextlib.suppress(PravegaError):  # The events are durable; its time-out ends the wait as well.
+                    self._client.controller.remove_writer(self._scope, self._stream, self.writer_id)
 
     def _lengths(self) -> dict[int, int]:
         """The lengths of the segments that the writer knows, by id, without those that are gone."""

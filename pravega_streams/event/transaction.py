@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from typing import Final
@@ -26,6 +27,7 @@ commit_poll_max_s: Final = 0.5
 class Transaction:
     """Events that become readable together, or not at all. Made by ``TransactionalWriter.begin``.
 
+    Threads may share it: writes, flushes and the decision wait for each other, ``ping`` and ``state`` for nobody.
     Errors: ``TransactionFailed`` once it was committed or aborted, or timed out, ``InvalidArgument`` for an event that
     is too large, and those of ``BlockWriter``. Also an event whose ``write`` raised ``Unavailable`` or
     ``UnknownOutcome`` is the transaction's, and not to be written again: ``flush`` and ``commit`` go on with it.
@@ -46,6 +48,7 @@ class Transaction:
         self._stream = stream
         self._lease_ms = lease_ms
         self._router = SegmentRouter(begun.segments)
+        self._turn = threading.RLock()  # As a Ctrl-C in Python 3.14 may leave it held by its thread.
         self._blocks = BlockWriters(client.segments.endpoints)
         self._writers: dict[int, BlockWriter] = {}
         self._writer_id = writer_id
@@ -53,29 +56,31 @@ class Transaction:
         """Whether it was committed or aborted by this object."""
 
     def write(self, event: bytes, routing_key: str | None = None) -> None:
-        if self._is_decided:
-            raise self._ended()
-        segment = self._router.segment_of(position_for(routing_key))
-        writer = self._writers.get(segment.segment_id)
-        if writer is None:
-            name = transaction_segment_name(segment.name, self.transaction_id)
-            writer = self._blocks.open(name, uuid.uuid4().bytes)
-            self._writers[segment.segment_id] = writer
-        try:
-            writer.write(frame_event(event), 1)
-        except (SegmentNotFound, SegmentSealed) as error:
-            raise self._ended() from error
+        framed, segment = frame_event(event), self._router.segment_of(position_for(routing_key))
+        with self._turn:
+            if self._is_decided:
+                raise self._ended()
+            writer = self._writers.get(segment.segment_id)
+            if writer is None:
+                name = transaction_segment_name(segment.name, self.transaction_id)
+                writer = self._blocks.open(name, uuid.uuid4().bytes)
+                self._writers[segment.segment_id] = writer
+            try:
+                writer.write(framed, 1)
+            except (SegmentNotFound, SegmentSealed) as error:
+                raise self._ended() from error
 
     def flush(self) -> None:
         """Return when everything written is durable."""
-        try:
-            # All are on their way before the first is waited for: each waits for the disk of its store.
-            for writer in self._writers.values():
-                writer.start_flush()
-            for writer in self._writers.values():
-                writer.flush()
-        except (SegmentNotFound, SegmentSealed) as error:
-            raise self._ended() from error
+        with self._turn:
+            try:
+                # All are on their way before the first is waited for: each waits for the disk of its store.
+                for writer in self._writers.values():
+                    writer.start_flush()
+                for writer in self._writers.values():
+                    writer.flush()
+            except (SegmentNotFound, SegmentSealed) as error:
+                raise self._ended() from error
 
     def ping(self) -> None:
         """Renew the lease."""
@@ -89,6 +94,12 @@ class Transaction:
         """Flush and commit; with ``wait`` the events are readable on return, or it is ``UnknownOutcome`` whether they
         are by now, or ``StreamNotFound`` once they are gone with their stream. ``time_ms``: the writer's time behind
         these events, as with ``EventWriter.note_time``; one that goes back is not noted."""
+        with self._turn:
+            self._decide_to_commit(time_ms)
+        if wait:
+            self._wait_for_commit()
+
+    def _decide_to_commit(self, time_ms: int | None) -> None:
         self.flush()
         self._blocks.close()
         controller = self._client.controller
@@ -99,8 +110,10 @@ class Transaction:
                 self._scope, self._stream, self.transaction_id, writer_id=self._writer_id, time_ms=time_ms
             )
         self._is_decided = True
+
+    def _wait_for_commit(self) -> None:
         deadline_s, pause_s = time.monotonic() + commit_time_max_s, commit_poll_s
-        while wait and (state := self.state()) is not TransactionState.COMMITTED:
+        while (state := self.state()) is not TransactionState.COMMITTED:
             if state in (TransactionState.ABORTING, TransactionState.ABORTED):
                 raise TransactionFailed(
                     f"transaction {self.transaction_id} is {state.name}: it was to be committed, lost data, and an "
@@ -120,9 +133,10 @@ class Transaction:
             pause_s = min(2 * pause_s, commit_poll_max_s)
 
     def abort(self) -> None:
-        self._blocks.close()
-        self._client.controller.abort_transaction(self._scope, self._stream, self.transaction_id)
-        self._is_decided = True
+        with self._turn:
+            self._blocks.close()
+            self._client.controller.abort_transaction(self._scope, self._stream, self.transaction_id)
+            self._is_decided = True
 
     def state(self) -> TransactionState:
         return self._client.controller.transaction_state(self._scope, self._stream, self.transaction_id)

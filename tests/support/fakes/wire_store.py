@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,15 @@ class FakeSegment:
     start: int = 0
     sealed: bool = False
     block_sizes: list[int] = field(default_factory=list)
+
+    def events(self) -> list[bytes]:
+        """The events that were appended."""
+        data, found, position = bytes(self.data), [], 0
+        while position < len(data):
+            (length,) = struct.unpack_from(">i", data, position + 4)
+            found.append(data[position + 8 : position + 8 + length])
+            position += 8 + length
+        return found
 
 
 class _Appends(AppendDecoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -261,3 +262,20 @@ def test_bytes_that_are_there_are_read_however_short_a_read_waits_at_the_tail(lo
         assert file.read(1) is None
         log.segment.sealed = True
         assert file.read(1) == b""
+
+
+def test_threads_write_to_a_byte_stream_each_piece_whole(log: Log) -> None:
+    threads, count, piece_bytes = 6, 100, 20_000
+
+    def write(stream: ByteStream, thread: int) -> None:
+        for number in range(count):
+            stream.write(bytes([thread]) * piece_bytes)
+            if number % 20 == thread:
+                stream.flush()
+
+    with log.opened() as stream, ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(write, stream, thread) for thread in range(threads)]:
+            done.result()
+    data = bytes(log.segment.data)
+    pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
+    assert sorted(pieces) == [bytes([thread]) * piece_bytes for thread in range(threads) for _ in range(count)]

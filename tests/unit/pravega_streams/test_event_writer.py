@@ -5,8 +5,8 @@ from __future__ import annotations
 import array
 import contextlib
 import itertools
-import struct
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,12 +86,7 @@ class Stream:
     def remove_writer(self, scope: str, stream: str, writer_id: str) -> None: ...
 
     def events(self, item: SegmentRange) -> list[str]:
-        data, found, position = bytes(self.store.segments[item.name].data), [], 0
-        while position < len(data):
-            (length,) = struct.unpack_from(">i", data, position + 4)
-            found.append(data[position + 8 : position + 8 + length].decode().rstrip())
-            position += 8 + length
-        return found
+        return [event.decode().rstrip() for event in self.store.segments[item.name].events()]
 
 
 @pytest.fixture
@@ -444,3 +439,24 @@ def test_a_writer_that_waits_for_an_epoch_asks_less_and_less_often(stream: Strea
     assert stream.asked - before < 150
     stream.scale(0)
     writer.close()
+
+
+def test_threads_share_a_writer(stream: Stream) -> None:
+    """As they do those of Kafka and of Pravega's Java client: each event is there once, those of a thread in order."""
+    threads, count, filling = 6, 300, "x" * 2_000
+
+    def write(writer: EventWriter, thread: int) -> None:
+        for number in range(count):
+            writer.write(f"{thread}/{number}/{filling}".encode(), KEYS[thread])
+            if number % 50 == thread:
+                writer.flush()
+
+    with stream.writer() as writer, ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(write, writer, thread) for thread in range(threads)]:
+            done.result()
+    found: dict[str, list[int]] = {}
+    for event in stream.events(ONE[0]):
+        thread, number, filled = event.split("/")
+        assert filled == filling
+        found.setdefault(thread, []).append(int(number))
+    assert found == {str(thread): list(range(count)) for thread in range(threads)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,3 +86,28 @@ def test_a_commit_does_not_wait_for_a_stream_that_is_deleted(store: FakeStore, m
     monkeypatch.setattr(transaction_module, "commit_time_max_s", 0.3)
     with pytest.raises(StreamNotFound, match="is committed, and stream s/t was deleted since"):
         Transaction(client, "s", "t", begun, 30_000).commit()
+
+
+def test_threads_share_a_transaction(store: FakeStore) -> None:
+    """Each event is there once, those of a thread in order."""
+    threads, count = 6, 300
+    item = SegmentRange("s", "t", 0, 0.0, 1.0)
+    begun = NewTransaction(uuid.UUID(int=7), (item,))
+    name = transaction_segment_name(item.name, begun.transaction_id)
+    store.segments[name] = FakeSegment()
+    client: Any = SimpleNamespace(segments=SimpleNamespace(endpoints=store))
+    transaction = Transaction(client, "s", "t", begun, 30_000)
+
+    def write(thread: int) -> None:
+        for number in range(count):
+            transaction.write(b"%d/%d/" % (thread, number) + bytes(2_000))
+            if number % 50 == thread:
+                transaction.flush()
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(write, thread) for thread in range(threads)]:
+            done.result()
+    transaction.flush()
+    found = [tuple(int(part) for part in event.split(b"/")[:2]) for event in store.segments[name].events()]
+    assert sorted(found) == [(thread, number) for thread in range(threads) for number in range(count)]
+    assert sorted(found, key=lambda pair: pair[0]) == sorted(found)
