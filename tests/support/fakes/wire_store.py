@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -74,6 +75,8 @@ class FakeStore:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # Its thread would wait for a client that stays open.
             connection.close()
 
     def _accept(self) -> None:
