@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pravega_common.runtime.heap import heap_use
 from pravega_common.services.latency import LatencyCounts, latency_family
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import Problem, is_ready, problem_family
@@ -154,6 +156,7 @@ class StoreCollector(Collector):
             ("containers", "Containers that run here", len(self._registry)),
         ):
             yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)
+        yield from _of_memory()
         level = self._cache.second_level
         used, got = (0, 0) if level is None else (level.bytes_used, level.bytes_read)
         yield GaugeMetricFamily("pravega_store_cache_disk_bytes", "Blocks in the cache on disk", value=used)
@@ -302,6 +305,18 @@ class StoreCollector(Collector):
                 family.add_metric([stream], read(counts))
             family.add_metric([other_streams], read(self._streams.others))
             yield family
+
+
+def _of_memory() -> Iterator[Metric]:
+    """The memory in use, beside that which the process keeps: resident memory grows with both."""
+    heap = heap_use()
+    if heap is not None:
+        text = "Memory of the C library in use, buffers above all"
+        yield GaugeMetricFamily("pravega_store_heap_used_bytes", text, value=heap.used)
+        text = "Memory of the C library that is free, and kept for what comes next"
+        yield GaugeMetricFamily("pravega_store_heap_free_bytes", text, value=heap.free)
+    text = "Pieces of memory that Python's objects have"
+    yield GaugeMetricFamily("pravega_store_python_blocks", text, value=sys.getallocatedblocks())
 
 
 def _filled(

@@ -15,6 +15,8 @@ grown_min: Final = 4.0
 """Of whatever is counted (MiB, KiB, entries, files): less is too little to tell from chance."""
 log_kib_min: Final = 2_048.0
 """A table's log is not compacted below 1 MiB (``segment_service/tables``), and its head goes with the next flush."""
+KEPT: Final = ("segment-store-0: RSS MiB", "redis: RSS MiB")
+"""Sizes that grow with what a process freed and keeps, up to a limit: what it uses has a size of its own."""
 samples_min: Final = 9
 """Three of each third."""
 
@@ -34,7 +36,7 @@ class Growth:
     def grows(self) -> bool:
         """Whether both the usual and the least size of the last third are above those of the middle third. What is
         made and freed in turn has a low point that stays."""
-        if self.name.endswith("KiB") and self.last < log_kib_min:
+        if self.name in KEPT or (self.name.endswith("KiB") and self.last < log_kib_min):
             return False
         return all(
             after - before >= max(grown_min, before * grown_share_min)

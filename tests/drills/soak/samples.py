@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.bench.processes import memory_mib
 from tests.drills.soak import system_tables
 from tests.drills.soak.load import SCOPE, STREAM
+from tests.support.metrics_page import families_of
 from tests.support.processes import stat_of
 
 PROCESSES: Final = ("controller", "segment-store-0", "redis")
@@ -23,7 +22,8 @@ threads_field: Final = 17
 """Of the fields behind the name in ``/proc/<pid>/stat``."""
 SEGMENTS_METRIC: Final = "pravega_container_segments"
 CACHE_METRIC: Final = "pravega_store_cache_bytes"
-page_time_max_s: Final = 10.0
+HEAP_METRIC: Final = "pravega_store_heap_used_bytes"
+BLOCKS_METRIC: Final = "pravega_store_python_blocks"
 
 Sample = dict[str, float]
 
@@ -41,6 +41,8 @@ def take(cluster: StandaloneProcess) -> Sample:
     sizes = list(_file_sizes(cluster.folder / "data" / "tier2"))
     sample["Tier 2: files"], sample["Tier 2: MiB"] = len(sizes), sum(sizes) / (1 << 20)
     metrics = _sums(str(cluster.ready()["metrics"][-1]))
+    sample["segment-store-0: heap MiB"] = metrics[HEAP_METRIC] / (1 << 20)
+    sample["segment-store-0: thousand blocks"] = metrics[BLOCKS_METRIC] / 1e3
     sample["segments in memory"], sample["cache MiB"] = metrics[SEGMENTS_METRIC], metrics[CACHE_METRIC] / (1 << 20)
     port = int(str(cluster.options["segment_store_port"]))
     return sample | asyncio.run(system_tables.sizes(port, SCOPE, STREAM))
@@ -48,9 +50,7 @@ def take(cluster: StandaloneProcess) -> Sample:
 
 def _sums(page: str) -> dict[str, float]:
     """The metrics of a service, each summed over its labels."""
-    with urllib.request.urlopen(f"http://{page}", timeout=page_time_max_s) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        return {family.name: sum(sample.value for sample in family.samples) for family in families}
+    return {family.name: sum(sample.value for sample in family.samples) for family in families_of(page)}
 
 
 def _file_sizes(folder: Path) -> Iterator[int]:

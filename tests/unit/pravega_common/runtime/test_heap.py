@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pravega_common.runtime.heap import keep_freed_memory
+from pravega_common.runtime.heap import heap_use, keep_freed_memory
 
 TAKEN_MIB: Final = 96
 PAGES_OF_A_MIB: Final = 256
@@ -67,3 +67,16 @@ def test_what_was_freed_is_taken_again_without_fresh_pages(
 def test_a_c_library_without_such_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert not keep_freed_memory(1 << 20)
+
+
+def test_a_buffer_counts_as_used_until_it_is_freed() -> None:
+    before = heap_use()
+    if before is None:
+        pytest.skip("the C library does not tell what its heap holds")
+    buffer = bytearray(TAKEN_MIB << 20)
+    taken = heap_use()
+    del buffer
+    freed = heap_use()
+    assert taken is not None and freed is not None
+    assert taken.used - before.used >= TAKEN_MIB << 20
+    assert freed.used - before.used < TAKEN_MIB << 19

@@ -29,6 +29,11 @@ def test_the_log_of_a_table_counts_from_where_it_is_compacted() -> None:
     assert [growth.grows for growth in growths(samples)] == [False, True]
 
 
+def test_memory_that_a_process_keeps_is_no_leak_of_it() -> None:
+    samples = [{"segment-store-0: RSS MiB": value, "segment-store-0: heap MiB": value} for value in LEAK]
+    assert [growth.grows for growth in growths(samples)] == [False, True]
+
+
 def test_a_size_that_comes_late_was_nothing_before() -> None:
     samples = [{"old": 1.0}] * 20 + [{"old": 1.0, "new": 50.0}] * 10
     assert [(growth.name, growth.middle, growth.grows) for growth in growths(samples)] == [
