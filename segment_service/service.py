@@ -61,7 +61,7 @@ from segment_service.tier1_settings_watch import Tier1SettingsWatch
 from segment_service.traffic.monitor import TrafficMonitor
 from segment_service.traffic.request_stream import WireRequestStream
 from segment_service.traffic.stream_watch import StreamWatch
-from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
+from segment_service.writer.config import WriterConfig, quiet_log_bytes, shared_flushes_at_once_max
 from segment_service.writer.storage_writer import StorageWriter
 
 no_key_warning: Final = (
@@ -397,10 +397,11 @@ class SegmentStoreProcess(Service):
         )
 
     def _make_writer(self, source: WriterDataSource, storage: SegmentStorage) -> StorageWriter:
-        tier2 = self._config.tier2
+        store, tier2 = self._config.store, self._config.tier2
         config = WriterConfig(
             flush_bytes=tier2.flush_bytes,
             flush_age_s=tier2.flush_age_ms / 1000,
+            quiet_log_bytes=quiet_log_bytes(store.unflushed_bytes_max, store.containers),
             small_flushes_at_once_max=shared_flushes_at_once_max if tier2.share_small_objects else 0,
         )
         return StorageWriter(source, storage, self._parts.clock, config, flushes=self._flushes)

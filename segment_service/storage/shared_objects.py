@@ -56,7 +56,7 @@ one segment alone does not wait."""
 answers_per_turn: Final = 2
 """Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
 
-removal_time_s: Final = 1.0
+removal_time_s: Final = 10.0
 """Time for which removals wait for a flush that somebody asks for, before they have one of their own: each costs two
 puts and, later, two deletions."""
 

@@ -14,6 +14,12 @@ shared_flushes_at_once_max: Final = 512
 age_groups: Final = 8
 """Groups of segments that fall due at different times where many wait; those of a group share objects of Tier 2."""
 
+quiet_log_bytes_max: Final = 4 << 20
+"""Largest log of a container that is quiet behind what waits: more is worth the puts of a flush."""
+
+quiet_share: Final = 8
+"""Containers that are quiet leave this part of what a store may hold, at most, unflushed for long."""
+
 starts_per_turn_max: Final = 2
 """Flushes that begin in one turn of the event loop; then it has its turn for others, appends above all."""
 
@@ -30,11 +36,22 @@ class WriterConfig:
     has a mark, a manifest and their deletion beside its bytes."""
 
     flush_age_s: float = 1.0
-    """Nothing waits longer, but for transactions, index segments, and where many segments wait."""
+    """Nothing waits longer, but for transactions, index segments, where many segments wait, and in quiet containers."""
+
+    quiet_age_ratio: float = 10.0
+    """Factor by which a segment waits longer, at most, while its container is quiet: each flush costs some puts, for
+    which object stores ask a price, however little it brings. Segments that do fall due together, and so share them."""
+
+    quiet_log_bytes: int = quiet_log_bytes_max
+    """Bytes logged behind a waiting operation, with ``operation_bytes`` for each, up to which a container is quiet."""
+
+    quiet_group_segments: int = 1_000
+    """Waiting segments of a quiet container that fall due at the same time; where more wait, they do in groups."""
 
     many_segments: int = 50
-    """Waiting segments of a container from which on they wait longer, in proportion to their number: each brings more
-    at a time, and the flushes of a second stay as many. They fall due in groups, of which each waits its own time."""
+    """Waiting segments of a busy container from which on they wait longer, in proportion to their number: each brings
+    more at a time, and the flushes of a second stay as many. They fall due in groups, of which each waits its own
+    time."""
 
     many_age_ratio_max: float = 5.0
     """The largest factor by which a group waits longer."""
@@ -49,7 +66,8 @@ class WriterConfig:
     """Factor by which an index segment waits longer: it grows by a few bytes a second."""
 
     behind_bytes_max: int = 64 << 20
-    """Bytes logged behind a waiting operation that let it be flushed at once: it keeps Tier 1 from being truncated."""
+    """Bytes logged behind a waiting operation, with ``operation_bytes`` for each, that let it be flushed at once: it
+    keeps Tier 1 from being truncated."""
 
     flushes_at_once_max: int = 8
     """Segments flushed at the same time."""
@@ -85,3 +103,8 @@ class WriterConfig:
 
     idle_segments_max: int = 50_000
     """Segments with nothing waiting whose state in Tier 2 is remembered."""
+
+
+def quiet_log_bytes(unflushed_bytes_max: int, containers: int) -> int:
+    """``WriterConfig.quiet_log_bytes`` for a store that may come to have all containers."""
+    return min(quiet_log_bytes_max, unflushed_bytes_max // (quiet_share * containers))

@@ -26,8 +26,8 @@ class FlushSchedule:
         return bool(self._due)
 
     def plan(self, segment_id: int, at_s: float, log_position: int | None, now_s: float) -> None:
-        """Set the time at which the segment falls due: infinity for never. It also does when the log has grown too far
-        beyond the position."""
+        """Set the time at which the segment falls due: infinity for never. It also does when the log has grown to the
+        position."""
         if at_s <= now_s:
             self._make_due(segment_id)
             return
@@ -49,7 +49,7 @@ class FlushSchedule:
             self._make_due(segment_id)
 
     def log_grew(self, position: int) -> None:
-        """Make due what is at this position of the log or before it."""
+        """Make due what waits for the log to grow to this position, or to one before it."""
         for segment_id in self._by_position.take_up_to(position):
             self._make_due(segment_id)
 

@@ -24,11 +24,12 @@ from segment_service.contracts.operations import (
 )
 from segment_service.contracts.segment_storage import SegmentStorage
 from segment_service.contracts.writer_data_source import WriterDataSource
+from segment_service.metadata.back_pressure import operation_bytes
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.aggregators import Aggregators
 from segment_service.writer.config import WriterConfig, age_groups, looks_per_turn_max, starts_per_turn_max
 from segment_service.writer.flush_schedule import FlushSchedule
-from segment_service.writer.segment_aggregator import Merging, SegmentAggregator
+from segment_service.writer.segment_aggregator import Item, Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
 from segment_service.writer.segment_order import SegmentOrder
 
@@ -71,6 +72,7 @@ class StorageWriter(Service):
         """The flushes under way that took places for small ones."""
         self._acks = AckCalculator()
         self._log_bytes = 0
+        """Bytes of the appends that were read, with the memory that each operation takes until Tier 2 has it."""
         self._progress = asyncio.Event()
         self._may_start = asyncio.Event()
         """Set when a flush may have fallen due, or found a place."""
@@ -117,9 +119,10 @@ class StorageWriter(Service):
             operations = await self._source.read_operations(self._acks.last_read, count_max)
             now_s = self._clock.monotonic_s()
             for operation in operations:
+                self._log_bytes += operation_bytes
                 self._acks.read(operation.sequence_number)
                 self._take(operation, now_s)
-            self._schedule.log_grew(self._log_bytes - self.config.behind_bytes_max - 1)
+            self._schedule.log_grew(self._log_bytes)
             self._review()
             if self._acks.highest(self._waiting.lowest) > self.acknowledged:  # appends wait for their flush first
                 self._progress.set()
@@ -127,7 +130,7 @@ class StorageWriter(Service):
             if len(operations) == count_max:
                 await asyncio.sleep(0)  # A log that is far ahead answers each read at once.
                 continue
-            if self._is_burst(taken, self._log_bytes - before):
+            if self._is_burst(taken, self._log_bytes - before - taken * operation_bytes):
                 await self._gather()
             taken, before = 0, self._log_bytes
 
@@ -223,8 +226,20 @@ class StorageWriter(Service):
     def _plan(self, aggregator: SegmentAggregator, now_s: float) -> None:
         oldest = aggregator.oldest
         is_held = aggregator.held_until_s != -math.inf
-        position = None if oldest is None or is_held else oldest.log_position
+        position = None if oldest is None or is_held else self._due_position(oldest)
         self._schedule.plan(aggregator.segment_id, self._due_at_s(aggregator), position, now_s)
+
+    def _due_position(self, oldest: Item) -> int:
+        """The length of the log from which on the segment falls due, or is due earlier, as its container is not quiet
+        any more."""
+        behind, quiet_end = oldest.log_position + self.config.behind_bytes_max + 1, self._quiet_end(oldest)
+        return min(behind, quiet_end) if self._log_bytes < quiet_end else behind
+
+    def _quiet_end(self, oldest: Item) -> int:
+        """The length of the log from which on its container is not quiet any more for what waits since then: one that
+        what waits since about the same one has in common."""
+        round_bytes = max(self.config.quiet_log_bytes // 2, 1)
+        return (oldest.log_position + self.config.quiet_log_bytes) // round_bytes * round_bytes
 
     async def _start(self) -> None:
         """Start flushes of what is due, a few in each turn of the event loop."""
@@ -288,7 +303,18 @@ class StorageWriter(Service):
         if aggregator.is_transaction:
             return oldest.since_s + config.transaction_age_s
         ratio = config.index_age_ratio if aggregator.is_index else self._age_ratio(aggregator.segment_id)
+        if config.quiet_age_ratio > ratio and self._log_bytes < self._quiet_end(oldest):
+            return self._quiet_due_at_s(aggregator.segment_id, oldest.since_s)
         return oldest.since_s + config.flush_age_s * ratio
+
+    def _quiet_due_at_s(self, segment_id: int, since_s: float) -> float:
+        """A time that the segments of a group have in common which wait since about the same one, and at which none has
+        waited longer than it may."""
+        longest_s = self.config.flush_age_s * self.config.quiet_age_ratio
+        round_s = longest_s / 2
+        groups = min(1 + len(self._waiting) // self.config.quiet_group_segments, age_groups)
+        phase_s = segment_id % groups * round_s / groups
+        return (since_s + longest_s - phase_s) // round_s * round_s + phase_s
 
     def _age_ratio(self, segment_id: int) -> float:
         """The factor by which a segment waits longer while many do, by its group."""

@@ -22,7 +22,7 @@ from tests.support.repository import ROOT
 SEEDS = 16
 FOUND_BY = {
     "older-log-is-used": 0,
-    "emptied-log-starts-afresh": 23,
+    "emptied-log-starts-afresh": 92,
     "full-tier1-stays-full": 239,
     "damage-stops-the-container": 9,
 }

@@ -135,6 +135,8 @@ def draw(seed: int, families: tuple[str, ...] = EXPECTED, servers: int | None = 
             flush_age_s=rng.choice((0.1, 0.4, 1.5)),
             transaction_age_s=min(rng.choice((0.1, 3.0)), 0.1 if has_late_sources else math.inf),
             index_age_ratio=rng.choice((1, 5)),
+            quiet_age_ratio=random.Random(f"{seed} quiet").choice((1.0, 1.0, 1.0, 10.0)),
+            quiet_log_bytes=random.Random(f"{seed} quiet bytes").choice((2_000, 4 << 20)),
             merge_age_s=random.Random(f"{seed} merge age").choice((0.0, 0.25)),
             burst_operations_min=random.Random(f"{seed} burst").choice((1, 50)),
             gather_s=random.Random(f"{seed} gather").choice((0.0, 0.25)),

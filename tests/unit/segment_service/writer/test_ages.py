@@ -1,8 +1,9 @@
-"""Segments wait longer for Tier 2 where many do, and fall due in groups."""
+"""Segments wait longer for Tier 2 where many do, in groups, and together in a container that is quiet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -12,8 +13,15 @@ from segment_service.writer.config import WriterConfig, age_groups
 from tests.unit.segment_service.writer.test_bursts import Burst, running
 
 CONFIG: Final = WriterConfig(
-    gather_s=0.0, flush_age_s=1.0, many_segments=10, many_age_ratio_max=5.0, flushes_at_once_max=64, index_age_ratio=2
+    gather_s=0.0,
+    flush_age_s=1.0,
+    many_segments=10,
+    many_age_ratio_max=5.0,
+    flushes_at_once_max=64,
+    index_age_ratio=2,
+    quiet_age_ratio=1.0,
 )
+QUIET: Final = replace(CONFIG, quiet_age_ratio=10.0, quiet_log_bytes=100_000)
 first_id: Final = 100
 behind_s: Final = 0.25
 """How long after a group fell due all of it is in Tier 2."""
@@ -65,3 +73,54 @@ async def test_an_index_segment_waits_no_longer_than_before() -> None:
         assert not await burst.stored(index)
         await burst.pass_time(2 * behind_s)
         assert await burst.stored(index)
+
+
+async def test_segments_of_a_quiet_container_wait_long_and_fall_due_together() -> None:
+    """Each round of flushes costs some puts, however many bytes and segments it is of."""
+    rounds_s, seconds = [], 60
+    async with running(QUIET) as burst:
+        fill(burst, ["scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0"])
+        before = [0, 0]
+        for second in range(seconds):
+            burst.append(first_id + second % 2, 1)
+            await burst.pass_time(1.0)
+            stored = [await burst.stored(one) for one in (first_id, first_id + 1)]
+            waiting = 20 + second + 1 - sum(stored)
+            assert waiting <= 10 + 1 or second < 10, "an append waited for longer than ten seconds"
+            if stored != before:
+                assert all(one > other for one, other in zip(stored, before, strict=True)), "they were flushed apart"
+                rounds_s.append(second)
+                before = stored
+    assert seconds // 10 - 1 <= len(rounds_s) <= seconds // 10
+
+
+async def test_a_container_that_becomes_busy_has_waited_for_long_enough() -> None:
+    async with running(QUIET) as burst:
+        fill(burst, ["scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0"])
+        await burst.pass_time(0.5)
+        burst.append(first_id + 1, QUIET.quiet_log_bytes)
+        await burst.pass_time(0.25)
+        assert not await burst.stored(first_id)
+        await burst.pass_time(0.5)
+        assert await burst.stored(first_id)
+
+
+async def test_what_was_logged_far_behind_falls_due_in_a_quiet_container_too() -> None:
+    async with running(replace(QUIET, behind_bytes_max=5_000)) as burst:
+        fill(burst, ["scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0"])
+        burst.append(first_id + 1, 6_000)
+        await burst.pass_time(0.25)
+        assert await burst.stored(first_id)
+
+
+async def test_many_segments_of_a_quiet_container_fall_due_in_groups() -> None:
+    segments, groups = 40, 5
+    async with running(replace(QUIET, quiet_group_segments=10)) as burst:
+        fill(burst, [f"scope/stream/{number}.#epoch.0" for number in range(segments)])
+        ids = range(first_id, first_id + segments)
+        seen: list[int] = []
+        for _ in range(10):
+            await burst.pass_time(1.0)
+            seen.append(len([one for one in ids if await burst.stored(one)]))
+        assert seen[-1] == segments
+        assert len(set(seen)) >= groups, "all fell due together"

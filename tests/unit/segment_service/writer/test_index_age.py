@@ -21,7 +21,7 @@ def stored(container: SegmentContainer, segment: str) -> int:
 async def test_an_index_segment_is_flushed_after_several_ages() -> None:
     clock = ManualClock()
     kit = ContainerKit(clock=clock)
-    kit.write_to_tier2(WriterConfig(flush_age_s=1.0, index_age_ratio=5))
+    kit.write_to_tier2(WriterConfig(flush_age_s=1.0, index_age_ratio=5, quiet_age_ratio=1.0))
     container = await kit.open()
     await container.create_segment(SEGMENT)
     await container.append(SEGMENT, [bytes(10)])

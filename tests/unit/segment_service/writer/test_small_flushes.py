@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.writer_source import CommittedLog, FakeWriterDataSource
 
-CONFIG = WriterConfig(flushes_at_once_max=2, small_flushes_at_once_max=5, small_flush_bytes=100)
+CONFIG = WriterConfig(quiet_age_ratio=1.0, flushes_at_once_max=2, small_flushes_at_once_max=5, small_flush_bytes=100)
 SEGMENTS = 30
 
 

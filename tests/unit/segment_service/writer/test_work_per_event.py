@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,7 @@ CONFIG = WriterConfig(flush_age_s=1_000.0, operations_per_read_max=100, idle_seg
 class World:
     """A writer over a log of ``segments`` segments, and how often it looked at one of them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, config: WriterConfig) -> None:
         self.looks = 0
         self.clock = ManualClock()
         self.log = CommittedLog()
@@ -35,7 +36,7 @@ class World:
         self.source = FakeWriterDataSource(self.log)
         self.storage = RollingStorage(InMemoryChunkStorage(), 1, self.clock, background=False)
         self.flushes = LatencyCounts()
-        self.writer = StorageWriter(self.source, self.storage, self.clock, CONFIG, random.Random(1), self.flushes)
+        self.writer = StorageWriter(self.source, self.storage, self.clock, config, random.Random(1), self.flushes)
         for name in ("is_idle", "first_sequence"):
             self._count(monkeypatch, name)
 
@@ -67,9 +68,9 @@ class World:
         await self.storage.close()
 
 
-@pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    made = World(monkeypatch)
+@pytest.fixture(params=[CONFIG.quiet_log_bytes, 1], ids=["quiet", "busy"])
+async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    made = World(monkeypatch, replace(CONFIG, quiet_log_bytes=request.param))
     await made.start()
     yield made
     await made.stop()
