@@ -6,6 +6,8 @@ are in flight. Nothing here knows what an event is: callers give pieces that end
 
 from __future__ import annotations
 
+import logging
+import math
 import struct
 import time
 from collections import deque
@@ -47,9 +49,14 @@ as long as it is the owner (``connection/silence.py``)."""
 acknowledge_time_max_s: Final = 3_600.0
 """How long a call waits while stores set writers up and acknowledge nothing. They hold appends back for as long as Tier
 2 is away, which passes without an error up to this; a store that will never answer ends a job after it."""
+notice_time_min_s: Final = 10.0
+"""After so long without an acknowledgement a warning says that the store is waited for."""
+notice_every_s: Final = 60.0
+"""At most one of these warnings in this time, of all writers that share sockets."""
 number_conflicts_max: Final = 5
 """Refused event numbers in a row without progress. One is normal: blocks of a lost connection arrived after all."""
 
+_log = logging.getLogger(__name__)
 _BLOCK_END_HEAD = struct.Struct(">ii16sii")
 _BLOCK_END_TAIL = struct.Struct(">iqq")
 _block_end_fixed_bytes: Final = 16 + 4 + 4 + 4 + 8 + 8
@@ -227,6 +234,7 @@ class BlockWriter:
             return
         request_id = channel.socket.next_request_id()
         channel.requests[request_id] = self, self.attachment
+        self._writers.note_sent()
         try:
             frame = _block_frame(self.writer_id, block, request_id)
             channel.socket.send_parts(frame, self._has_moved)
@@ -327,7 +335,13 @@ class BlockWriter:
             raise
 
     def _has_moved(self) -> bool:
-        return self._channel is not None and self._is_elsewhere(self._channel)
+        """Whether another store has the segment; asked while this one is silent."""
+        if self._channel is None:
+            return False
+        if self._is_elsewhere(self._channel):
+            return True
+        self._writers.tell_of_silence(self.segment, self._channel.socket.endpoint)
+        return False
 
     def _is_elsewhere(self, channel: _Channel) -> bool:
         return has_moved(self._writers.resolver, self.segment, channel.socket.endpoint)
@@ -414,6 +428,8 @@ class BlockWriters:
         self._process = OwnProcess()
         self._progress_s = monotonic_s()
         """When a block was last acknowledged."""
+        self._sent_s = self._told_s = -math.inf
+        """When a block was last sent, and when a silent store was last told of."""
         self.acknowledged_blocks = 0
         self.has_given_up = False
         """Whether a call waited for ``acknowledge_time_s`` in vain, and no block was acknowledged since."""
@@ -435,6 +451,25 @@ class BlockWriters:
         self._progress_s = self.monotonic_s()
         self.acknowledged_blocks += 1
         self.has_given_up = False
+
+    def note_sent(self) -> None:
+        self._sent_s = self.monotonic_s()
+
+    def tell_of_silence(self, segment: str, endpoint: Endpoint) -> None:
+        """Warn that a store is waited for, once that takes long: a program that stands still should say why."""
+        now_s = self.monotonic_s()
+        silent_s = now_s - max(self._progress_s, self._sent_s)
+        if silent_s < notice_time_min_s or now_s - self._told_s < notice_every_s:
+            return
+        self._told_s = now_s
+        _log.warning(
+            "the segment store at %s has acknowledged no append to %s for %.0f s; waiting for it, up to %.0f s. A "
+            "store holds appends back while Tier 1 is full or Tier 2 is behind, which its /health says",
+            endpoint,
+            segment,
+            silent_s,
+            self.acknowledge_time_s,
+        )
 
     def since_progress_s(self, began_s: float) -> float:
         """Seconds of a wait in which no block was acknowledged, of any writer, up to now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pravega_common.errors import (
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_common.wire.codec import encode
-from pravega_streams.connection import blocking
+from pravega_streams.connection import blocking, silence
 from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.event import block_writer, write_budget
@@ -748,3 +749,22 @@ def test_a_store_that_lost_the_segment_and_does_not_know_it(store: FakeStore) ->
     assert (former.connection_count, store.segments[SEGMENT].data) == (1, piece(1))
     writers.close()
     former.close()
+
+
+def test_a_store_that_holds_appends_back_is_told_of(
+    store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, however often it is asked whether it has the segment still."""
+    monkeypatch.setattr(blocking, "silence_min_s", 0.01)
+    monkeypatch.setattr(silence, "silence_min_s", 0.01)
+    monkeypatch.setattr(silence, "silence_max_s", 0.02)
+    monkeypatch.setattr(block_writer, "notice_time_min_s", 0.1)
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    writer.flush()
+    assert not caplog.records
+    store.before = lambda command: time.sleep(0.5) if isinstance(command, c.AppendBlockEnd) else None
+    writer.write(piece(2), 1)
+    writer.flush()
+    (record,) = caplog.records
+    assert f"the segment store at {store.endpoint} has acknowledged no append to {SEGMENT} for 0 s" in record.message
