@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pravega_common.model.scaling import scale_factor_min, scaling_number_max
+from pravega_common.names import segments_per_stream_max
 from pravega_spark.options import values
 from pravega_spark.options.limits import parse_end, parse_start
 
@@ -293,7 +294,7 @@ OPTIONS: Final = (
     Option(
         "default_num_segments",
         Use.ALL,
-        values.integer(1, scaling_number_max),
+        values.integer(1, segments_per_stream_max),
         1,
         "least number of segments of a stream that is created",
     ),

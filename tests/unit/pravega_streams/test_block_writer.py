@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -754,7 +753,7 @@ def test_a_store_that_lost_the_segment_and_does_not_know_it(store: FakeStore) ->
 def test_a_store_that_holds_appends_back_is_told_of(
     store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, however often it is asked whether it has the segment still."""
+    """Once in a while, however often it is asked whether it has the segment still."""
     monkeypatch.setattr(blocking, "silence_min_s", 0.01)
     monkeypatch.setattr(silence, "silence_min_s", 0.01)
     monkeypatch.setattr(silence, "silence_max_s", 0.02)
@@ -763,7 +762,12 @@ def test_a_store_that_holds_appends_back_is_told_of(
     writer.write(piece(1), 1)
     writer.flush()
     assert not caplog.records
-    store.before = lambda command: time.sleep(0.5) if isinstance(command, c.AppendBlockEnd) else None
+
+    def hold(command: c.Command) -> None:
+        if isinstance(command, c.AppendBlockEnd):
+            eventually.eventually_blocking(lambda: bool(caplog.records))
+
+    store.before = hold
     writer.write(piece(2), 1)
     writer.flush()
     (record,) = caplog.records

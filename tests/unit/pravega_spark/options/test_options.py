@@ -152,7 +152,7 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"default_num_segments": "0"}, "is '0', but must be a whole number of at least 1"),
         ({"default_num_segments": "-1"}, "is '-1', but must be a whole number of at least 1"),
         ({"default_num_segments": "many"}, "is 'many', but must be a whole number of at least 1"),
-        ({"default_num_segments": "2147483648"}, "at least 1 and at most 2147483647"),
+        ({"default_num_segments": "4501"}, "at least 1 and at most 4500"),
         ({"default_scale_factor": "2147483648"}, "at least 2 and at most 2147483647"),
         ({"default_segment_target_rate_bytes_per_sec": "2199023255552"}, "at least 1024 and at most 2199023254528"),
         ({"default_segment_target_rate_events_per_sec": "2147483648"}, "at least 1 and at most 2147483647"),
