@@ -108,24 +108,34 @@ async def talk(server: WireServer, context: ssl.SSLContext | None, data: bytes, 
     await eventually(lambda: server.connection_count == 0)
 
 
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def alive() -> list[object]:
     return [one for one in gc.get_objects() if isinstance(one, OF_A_CONNECTION)]
 
 
-async def all_freed() -> None:
-    """Nothing of a connection lives, nor waits for the collector, which finds less than an object of each."""
-    await eventually(lambda: not alive())
-    assert gc.collect() < connections
+class Leftovers:
+    """What lives of connections that ended while the collector did not run, without what an earlier test left."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._before = alive()
+
+    def new(self) -> list[object]:
+        return [one for one in alive() if not any(one is other for other in self._before)]
+
+    async def all_freed(self) -> None:
+        """Nothing of a connection lives, nor waits for the collector, which finds less than an object of each."""
+        await eventually(lambda: not self.new())
+        assert gc.collect() < connections
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[Leftovers]:
+    left = Leftovers()
+    gc.disable()
+    try:
+        yield left
+    finally:
+        gc.enable()
 
 
 def run(
@@ -157,10 +167,10 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(saying: str, secur
     async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
         data, replies = conversations()[saying]
         await talk(server, client_tls, data, replies)
-        with without_collector():
+        with without_collector() as left:
             for _ in range(connections):
                 await talk(server, client_tls, data, replies)
-            await all_freed()
+            await left.all_freed()
 
     run(scenario, lambda *parts: WireServer(*parts, tls=server_tls))
 
@@ -168,10 +178,10 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(saying: str, secur
 @pytest.mark.parametrize("token", ["", "no-token", "a.b.c", "e30.e30.e30"])
 def test_a_writer_with_a_bad_token_leaves_nothing_for_the_collector(token: str) -> None:
     async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
-        with without_collector():
+        with without_collector() as left:
             for _ in range(connections):
                 await talk(server, None, HELLO + set_up(token=token), 2)
-            await all_freed()
+            await left.all_freed()
 
     run(scenario, lambda *parts: WireServer(*parts, tokens=tokens_of(), authenticates=True))
 
@@ -199,10 +209,10 @@ def test_mutated_frames_leave_nothing_for_the_collector(user: str) -> None:
         await server.start()
         for _ in range(connections):  # What is made once, at the first use.
             await send(server)
-        with without_collector():
+        with without_collector() as left:
             for _ in range(4 * connections):
                 await send(server)
-            await all_freed()
+            await left.all_freed()
         await container.stop()
         await server.stop()
 
@@ -214,18 +224,18 @@ def test_a_handshake_that_fails_leaves_no_connection(tmp_path: Path) -> None:
 
     async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
         assert server.door is not None
-        with without_collector():
+        with without_collector() as left:
             for _ in range(connections):
                 await talk(server, None, b"\x16\x03\x01\x02\x00" + b"\x00" * 600, 1)
             await eventually(lambda: server.door is not None and server.door.counts.total == 0)
-            await all_freed()
+            await left.all_freed()
 
     run(scenario, lambda *parts: WireServer(*parts, tls=tls))
 
 
 def test_a_connection_with_appends_under_way_is_freed_when_they_end() -> None:
     async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
-        with without_collector():
+        with without_collector() as left:
             for number in range(connections):
                 peer = await asyncio.to_thread(set_up_writer, server.port, number)
                 store.hold()
@@ -236,14 +246,14 @@ def test_a_connection_with_appends_under_way_is_freed_when_they_end() -> None:
                 assert server.budgets.in_flight.appends == 1
                 store.release()
                 await eventually(lambda: server.budgets.in_flight.appends == 0)
-            await all_freed()
+            await left.all_freed()
 
     run(scenario, WireServer)
 
 
 def test_a_connection_that_back_pressure_leaves_unread_is_freed() -> None:
     async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
-        with without_collector():
+        with without_collector() as left:
             for number in range(connections):
                 peer = await asyncio.to_thread(set_up_writer, server.port, number)
                 store.close_gate()
@@ -252,7 +262,7 @@ def test_a_connection_that_back_pressure_leaves_unread_is_freed() -> None:
                 peer.end()
                 store.open_gate()
                 await eventually(lambda: server.connection_count == 0)
-            await all_freed()
+            await left.all_freed()
 
     run(scenario, WireServer)
 
@@ -289,10 +299,10 @@ def test_a_set_up_that_ends_after_its_connection_waits_for_no_token() -> None:
             return await get_attribute(segment, attribute_id)  # type: ignore[arg-type]
 
         store.get_attribute = later  # type: ignore[method-assign]
-        with without_collector():
+        with without_collector() as left:
             await talk(server, None, HELLO + set_up(token=token), 1)
-            assert alive()
+            assert left.new()
             release.set()
-            await eventually(lambda: not alive())
+            await eventually(lambda: not left.new())
 
     run(scenario, lambda *parts: WireServer(*parts, tokens=tokens, authenticates=True))
