@@ -18,7 +18,7 @@ quiet_log_bytes_max: Final = 4 << 20
 """Largest log of a container that is quiet behind what waits: more is worth the puts of a flush."""
 
 quiet_share: Final = 8
-"""Containers that are quiet leave this part of what a store may hold, at most, unflushed for long."""
+"""The quiet containers of a store leave at most one part in eight of what it may hold unflushed for long."""
 
 starts_per_turn_max: Final = 2
 """Flushes that begin in one turn of the event loop; then it has its turn for others, appends above all."""

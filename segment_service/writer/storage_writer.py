@@ -312,6 +312,8 @@ class StorageWriter(Service):
         waited longer than it may."""
         longest_s = self.config.flush_age_s * self.config.quiet_age_ratio
         round_s = longest_s / 2
+        if not round_s:  # nothing is to wait
+            return since_s
         groups = min(1 + len(self._waiting) // self.config.quiet_group_segments, age_groups)
         phase_s = segment_id % groups * round_s / groups
         return (since_s + longest_s - phase_s) // round_s * round_s + phase_s

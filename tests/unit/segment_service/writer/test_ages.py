@@ -124,3 +124,10 @@ async def test_many_segments_of_a_quiet_container_fall_due_in_groups() -> None:
             seen.append(len([one for one in ids if await burst.stored(one)]))
         assert seen[-1] == segments
         assert len(set(seen)) >= groups, "all fell due together"
+
+
+async def test_nothing_waits_in_a_quiet_container_where_nothing_is_to_wait() -> None:
+    async with running(replace(QUIET, flush_age_s=0.0)) as burst:
+        fill(burst, ["scope/stream/0.#epoch.0"])
+        await burst.pass_time(0.25)
+        assert await burst.stored(first_id)
