@@ -457,8 +457,7 @@ class BlockWriters:
 
     def tell_of_silence(self, segment: str, endpoint: Endpoint) -> None:
         """Warn that a store is waited for, once that takes long: a program that stands still should say why."""
-        now_s = self.monotonic_s()
-        silent_s = now_s - max(self._progress_s, self._sent_s)
+        now_s, silent_s = self.monotonic_s(), self.since_progress_s(self._sent_s)
         if silent_s < notice_time_min_s or now_s - self._told_s < notice_every_s:
             return
         self._told_s = now_s

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from controller_service.lag.known_subscribers import lag_age_max_s
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -16,7 +14,7 @@ from pravega_streams.event.event_writer import EventWriter
 from tests.support.alert_rules import expressions, metrics_of
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually_blocking
-from tests.support.pages import open_page
+from tests.support.pages import metrics_at
 from tests.support.repository import ROOT
 
 __all__ = ["cluster"]
@@ -28,10 +26,9 @@ def families(cluster: StandaloneProcess) -> dict[str, str]:
     """The type of each metric of the controller and the store, by the name that a counter's samples have."""
     found = {}
     for address in cluster.ready()["metrics"]:
-        with open_page(cluster, address) as answer:
-            for family in text_string_to_metric_families(answer.read().decode()):
-                name = f"{family.name}_total" if family.type == "counter" else family.name
-                found[name] = family.type
+        for family in metrics_at(cluster, address):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            found[name] = family.type
     return found
 
 
@@ -39,9 +36,8 @@ def values_of(cluster: StandaloneProcess) -> dict[tuple[str, ...], float]:
     """The samples of the controller and the store, by name and values of labels."""
     values = {}
     for address in cluster.ready()["metrics"]:
-        with open_page(cluster, address) as answer:
-            for family in text_string_to_metric_families(answer.read().decode()):
-                values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
+        for family in metrics_at(cluster, address):
+            values.update({(sample.name, *sample.labels.values()): sample.value for sample in family.samples})
     return values
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import urllib.request
 from http.client import HTTPResponse
 
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.credentials import credentials_from
@@ -20,3 +23,9 @@ def open_page(cluster: StandaloneProcess, address: str) -> HTTPResponse:
     request = urllib.request.Request(f"{'https' if context else 'http'}://{address}", headers=headers)
     answer: HTTPResponse = urllib.request.urlopen(request, timeout=page_time_max_s, context=context)
     return answer
+
+
+def metrics_at(cluster: StandaloneProcess, address: str) -> list[Metric]:
+    """The metrics on a page of a service, as Prometheus reads them."""
+    with open_page(cluster, address) as answer:
+        return list(text_string_to_metric_families(answer.read().decode()))

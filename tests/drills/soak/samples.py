@@ -14,7 +14,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from tests.bench.processes import memory_mib
 from tests.drills.soak import system_tables
 from tests.drills.soak.load import SCOPE, STREAM
-from tests.support.metrics_page import families_of
+from tests.support.pages import metrics_at
 from tests.support.processes import stat_of
 
 PROCESSES: Final = ("controller", "segment-store-0", "redis")
@@ -40,17 +40,13 @@ def take(cluster: StandaloneProcess) -> Sample:
         sample["Redis: keys"] = redis.dbsize()
     sizes = list(_file_sizes(cluster.folder / "data" / "tier2"))
     sample["Tier 2: files"], sample["Tier 2: MiB"] = len(sizes), sum(sizes) / (1 << 20)
-    metrics = _sums(str(cluster.ready()["metrics"][-1]))
+    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
+    metrics = {family.name: sum(one.value for one in family.samples) for family in families}
     sample["segment-store-0: heap MiB"] = metrics[HEAP_METRIC] / (1 << 20)
     sample["segment-store-0: thousand blocks"] = metrics[BLOCKS_METRIC] / 1e3
     sample["segments in memory"], sample["cache MiB"] = metrics[SEGMENTS_METRIC], metrics[CACHE_METRIC] / (1 << 20)
     port = int(str(cluster.options["segment_store_port"]))
     return sample | asyncio.run(system_tables.sizes(port, SCOPE, STREAM))
-
-
-def _sums(page: str) -> dict[str, float]:
-    """The metrics of a service, each summed over its labels."""
-    return {family.name: sum(sample.value for sample in family.samples) for family in families_of(page)}
 
 
 def _file_sizes(folder: Path) -> Iterator[int]:

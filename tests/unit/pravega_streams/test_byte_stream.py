@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -274,8 +275,7 @@ def test_threads_write_to_a_byte_stream_each_piece_whole(log: Log) -> None:
                 stream.flush()
 
     with log.opened() as stream, ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(write, stream, thread) for thread in range(threads)]:
-            done.result()
+        list(pool.map(partial(write, stream), range(threads)))
     data = bytes(log.segment.data)
     pieces = [data[at : at + piece_bytes] for at in range(0, len(data), piece_bytes)]
     assert sorted(pieces) == [bytes([thread]) * piece_bytes for thread in range(threads) for _ in range(count)]

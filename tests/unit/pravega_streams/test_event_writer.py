@@ -7,6 +7,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -452,8 +453,7 @@ def test_threads_share_a_writer(stream: Stream) -> None:
                 writer.flush()
 
     with stream.writer() as writer, ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(write, writer, thread) for thread in range(threads)]:
-            done.result()
+        list(pool.map(partial(write, writer), range(threads)))
     found: dict[str, list[int]] = {}
     for event in stream.events(ONE[0]):
         thread, number, filled = event.split("/")

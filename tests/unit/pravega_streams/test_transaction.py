@@ -105,8 +105,7 @@ def test_threads_share_a_transaction(store: FakeStore) -> None:
                 transaction.flush()
 
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(write, thread) for thread in range(threads)]:
-            done.result()
+        list(pool.map(write, range(threads)))
     transaction.flush()
     found = [tuple(int(part) for part in event.split(b"/")[:2]) for event in store.segments[name].events()]
     assert sorted(found) == [(thread, number) for thread in range(threads) for number in range(count)]
