@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -22,14 +24,41 @@ def test_adjacent_and_below_outbound_ports() -> None:
 
 
 def test_a_taken_port_is_not_given() -> None:
-    (port,) = free_ports(HOST, 1, choose=random.Random(7))
+    port = _chosen_elsewhere(7)
     with socket.create_server((HOST, port)):
         (other,) = free_ports(HOST, 1, choose=random.Random(7))
     assert other != port
 
 
+def test_a_port_is_given_once() -> None:
+    """Its server may not listen yet, or start again; a choice in another process found it free then."""
+    (port,) = free_ports(HOST, 1, choose=random.Random(9))
+    assert free_ports(HOST, 1, choose=random.Random(9)) != [port]
+
+
+def test_a_port_is_not_given_to_another_process() -> None:
+    (port,) = free_ports(HOST, 1, choose=random.Random(10))
+    assert _chosen_elsewhere(10) != port
+
+
+def test_a_claim_ends_behind_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(HOST, 1, choose=random.Random(11))
+    monkeypatch.setattr(ports, "claimed_ports_max", 3)
+    for _ in range(3):
+        free_ports(HOST, 1)
+    assert _chosen_elsewhere(11) == port
+
+
+def _chosen_elsewhere(seed: int) -> int:
+    """The port that a process of its own is given by the same choices."""
+    program = (
+        f"import random; from {ports.__name__} import *; print(*free_ports('{HOST}', 1, choose=random.Random({seed})))"
+    )
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
 def test_a_reserved_port_is_not_given() -> None:
-    (port,) = free_ports(HOST, 1, choose=random.Random(8))
+    port = _chosen_elsewhere(8)
     assert free_ports(HOST, 1, besides=[port], choose=random.Random(8)) != [port]
 
 
