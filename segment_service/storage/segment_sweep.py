@@ -159,10 +159,13 @@ class SegmentSweep:
 
     async def announce_missing(self, segment_id: int) -> None:
         """Make sure that the segment is announced as an owner of the chunks that it lists and that were written for
-        others: an announcement that was lost would make orphans of them. Comes before any of these is judged."""
+        others: an announcement that was lost would make orphans of them. Comes before any of these is judged. What a
+        tombstone lists goes anyway, announcements first."""
         try:
             async with self._manifests.lock(segment_id):
                 view = await self._manifests.load(segment_id)
+                if not view.exists:
+                    return
                 count = await self._owners.announce_missing(segment_id, view.chunks)
                 if count:
                     self._log.error("announcements were lost and are made again", segment=segment_id, count=count)

@@ -392,6 +392,20 @@ async def test_an_announcement_that_was_lost_is_made_again_before_chunks_are_jud
     assert await last.read(7, 0, 6) == b"intoit"
 
 
+async def test_an_owner_in_the_middle_of_its_deletion_is_not_announced_again(owners: Owners) -> None:
+    """Its announcements go before its tombstone, and nobody would look for one that was made again."""
+    one = await owners.open_and_sweep()
+    await merged(one, 7, 8)
+    two = await owners.open()
+    await two.delete(7)
+    await owners.chunks.delete_all(owners.names("f"))
+    with capture_logs() as logs:
+        await two.sweeper.sweep()
+    assert not [line for line in logs if line["log_level"] == "error"]
+    await collect_all(two)
+    assert not owners.names("f")
+
+
 async def test_an_owner_that_dies_before_all_are_announced_again_has_judged_no_chunk(owners: Owners) -> None:
     one = await owners.open_and_sweep()
     await merged(one, 7, 8)
