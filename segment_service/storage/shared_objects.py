@@ -53,6 +53,10 @@ many_changes: Final = 32
 """Changes of one flush from which on there is much to gather; after fewer the pause is shorter in proportion, so that
 one segment alone does not wait."""
 
+gathering_turns: Final = 4
+"""Turns of the event loop without another change after which a flush begins: changes that waited for one mark, or fell
+due at one time, come within a few turns of each other, and two flushes are twice the puts."""
+
 answers_per_turn: Final = 2
 """Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
 
@@ -343,6 +347,7 @@ class SharedObjects:
             pause_s = self._next_flush_s - self._clock.monotonic_s()
             if pause_s > 0:
                 await self._clock.sleep(pause_s)
+            await self._gather()
             group = self._take()
             self._next_flush_s = self._clock.monotonic_s() + gathering_time_s * min(len(group) / many_changes, 1)
             try:
@@ -363,6 +368,14 @@ class SharedObjects:
                         self._removed.pop(key, None)
                 await _answer_in_turns(group)
 
+    async def _gather(self) -> None:
+        """Wait for changes that come at the same time, up to as many as one flush takes."""
+        gathered = 0
+        while gathered < len(self._waiting) < group_changes_max:
+            gathered = len(self._waiting)
+            for _ in range(gathering_turns):
+                await asyncio.sleep(0)
+
     def _fail(self, changes: Sequence[_Waiting], error: BaseException) -> bool:
         """Tell all that wait of a failed flush, also those behind it: it may be removals alone, 20,000 of them, which
         are taken again before everything else. Whether anybody waited."""
@@ -376,6 +389,9 @@ class SharedObjects:
             group.append(self._waiting.popleft())
             size += sum(len(value or b"") for _, value in group[-1].changes)
         self._is_flush_due = bool(self._waiting)
+        if not self._waiting and self._flush_timer is not None:
+            self._flush_timer.cancel()  # what it was for is taken
+            self._flush_timer = None
         return group
 
     async def _flush(self, group: Sequence[_Waiting]) -> None:

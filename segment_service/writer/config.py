@@ -14,6 +14,10 @@ shared_flushes_at_once_max: Final = 512
 age_groups: Final = 8
 """Groups of segments that fall due at different times where many wait; those of a group share objects of Tier 2."""
 
+container_phase: Final = 0.618
+"""By this part of a round the rounds of a quiet container come later than those of the container before: multiples of
+the golden section lie apart, however many they are."""
+
 quiet_log_bytes_max: Final = 4 << 20
 """Largest log of a container that is quiet behind what waits: more is worth the puts of a flush."""
 

@@ -27,7 +27,13 @@ from segment_service.contracts.writer_data_source import WriterDataSource
 from segment_service.metadata.back_pressure import operation_bytes
 from segment_service.writer.ack_calculator import AckCalculator
 from segment_service.writer.aggregators import Aggregators
-from segment_service.writer.config import WriterConfig, age_groups, looks_per_turn_max, starts_per_turn_max
+from segment_service.writer.config import (
+    WriterConfig,
+    age_groups,
+    container_phase,
+    looks_per_turn_max,
+    starts_per_turn_max,
+)
 from segment_service.writer.flush_schedule import FlushSchedule
 from segment_service.writer.segment_aggregator import Item, Merging, SegmentAggregator
 from segment_service.writer.segment_flusher import SegmentFlusher
@@ -236,10 +242,10 @@ class StorageWriter(Service):
         return min(behind, quiet_end) if self._log_bytes < quiet_end else behind
 
     def _quiet_end(self, oldest: Item) -> int:
-        """The length of the log from which on its container is not quiet any more for what waits since then: one that
-        what waits since about the same one has in common."""
-        round_bytes = max(self.config.quiet_log_bytes // 2, 1)
-        return (oldest.log_position + self.config.quiet_log_bytes) // round_bytes * round_bytes
+        """The length of the log from which on its container is not quiet any more for what waits since then: one for
+        all that waits."""
+        round_bytes = max(self.config.quiet_log_bytes, 1)
+        return (oldest.log_position // round_bytes + 1) * round_bytes
 
     async def _start(self) -> None:
         """Start flushes of what is due, a few in each turn of the event loop."""
@@ -308,15 +314,14 @@ class StorageWriter(Service):
         return oldest.since_s + config.flush_age_s * ratio
 
     def _quiet_due_at_s(self, segment_id: int, since_s: float) -> float:
-        """A time that the segments of a group have in common which wait since about the same one, and at which none has
-        waited longer than it may."""
-        longest_s = self.config.flush_age_s * self.config.quiet_age_ratio
-        round_s = longest_s / 2
+        """The next time that the segments of a group have in common, so that all which wait then share their puts. Each
+        container has times of its own, so that a store of many has not all of them at once."""
+        round_s = self.config.flush_age_s * self.config.quiet_age_ratio
         if not round_s:  # nothing is to wait
             return since_s
         groups = min(1 + len(self._waiting) // self.config.quiet_group_segments, age_groups)
-        phase_s = segment_id % groups * round_s / groups
-        return (since_s + longest_s - phase_s) // round_s * round_s + phase_s
+        phase_s = (segment_id % groups / groups + self._source.container_id * container_phase) % 1 * round_s
+        return (since_s + round_s - phase_s) // round_s * round_s + phase_s
 
     def _age_ratio(self, segment_id: int) -> float:
         """The factor by which a segment waits longer while many do, by its group."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 
 from pravega_common.errors import DataCorruption, Fenced, PravegaError, SegmentDamaged, Unavailable
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.clock import Clock, SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.contracts.segment_storage import LogState, StorageState
@@ -21,6 +21,7 @@ from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.rolling_storage import RollingStorage
 from segment_service.storage.shared_objects import entry_key, first_epoch_in
 from tests.support.eventually import eventually
+from tests.support.fakes.clock import ManualClock
 from tests.support.tier2_garbage import collect_all
 
 CONTAINER = 3
@@ -66,6 +67,7 @@ class Owners:
         self.next_segment_id = 10_000
         """Above every id that earlier owners used, as the log of each says."""
         self.maps: SortedRunMaps | None = None
+        self.clock: Clock = SystemClock()
 
     async def open(self, *, shares: bool = True) -> RollingStorage:
         self.epoch += 1
@@ -79,9 +81,8 @@ class Owners:
             if then is not None:
                 await then()
 
-        clock = SystemClock()
-        storage = RollingStorage(self.chunks, CONTAINER, clock, background=False, shares_objects=shares)
-        self.maps = SortedRunMaps(CONTAINER, self.chunks, storage, clock)
+        storage = RollingStorage(self.chunks, CONTAINER, self.clock, background=False, shares_objects=shares)
+        self.maps = SortedRunMaps(CONTAINER, self.chunks, storage, self.clock)
         await storage.start(epoch, barrier, lambda: log)
         return storage
 
@@ -306,6 +307,20 @@ async def removing_owner(owners: Owners) -> RollingStorage:
     return storage
 
 
+async def test_changes_that_come_within_a_few_turns_are_one_flush(owners: Owners) -> None:
+    """As those that fell due together: their writes begin a few in each turn of the event loop."""
+    storage = await owners.open()
+    before = storage.shared.flushes
+
+    async def write_later(number: int) -> None:
+        for _ in range(number // 2):
+            await asyncio.sleep(0)
+        await storage.write(number, 0, [b"x"])
+
+    await asyncio.gather(*(write_later(number) for number in range(1, 40)))
+    assert storage.shared.flushes == before + 1
+
+
 async def test_a_removal_joins_the_next_flush(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_objects, "removal_time_s", 60.0)
     storage = await removing_owner(owners)
@@ -326,6 +341,22 @@ async def test_a_removal_has_a_flush_of_its_own_when_none_comes(
     before = storage.shared.flushes
     await eventually(lambda: storage.shared.flushes > before)
     assert len(await names_in(await owners.open(), LAYOUT.manifests)) == 2
+
+
+async def test_a_removal_waits_its_own_time_behind_others_that_were_flushed(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_objects, "gathering_time_s", 0.0)
+    owners.clock = clock = ManualClock()
+    storage = await removing_owner(owners)
+    await clock.advance(shared_objects.removal_time_s - 1)
+    await storage.write(1, 3, [b"x"])  # takes the first removal, and leaves another one
+    await collect_all(storage)
+    before = storage.shared.flushes
+    await clock.advance(2)
+    assert storage.shared.flushes == before
+    await clock.advance(shared_objects.removal_time_s)
+    assert storage.shared.flushes == before + 1
 
 
 async def test_many_removals_are_flushed_at_once(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:

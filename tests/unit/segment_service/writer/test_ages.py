@@ -94,6 +94,38 @@ async def test_segments_of_a_quiet_container_wait_long_and_fall_due_together() -
     assert seconds // 10 - 1 <= len(rounds_s) <= seconds // 10
 
 
+async def test_a_segment_that_comes_later_joins_the_rounds_of_a_quiet_container() -> None:
+    """Two rounds of flushes beside each other are twice the puts."""
+    rounds, before, seconds = 0, [0, 0], 60
+    async with running(QUIET) as burst:
+        fill(burst, ["scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0"])
+        await burst.pass_time(11.0)
+        for second in range(seconds):
+            burst.append(first_id, 1)
+            if second >= 6:
+                burst.append(first_id + 1, 1)
+            await burst.pass_time(1.0)
+            stored = [await burst.stored(one) for one in (first_id, first_id + 1)]
+            rounds += stored != before
+            before = stored
+    assert rounds <= seconds // 10 + 1
+
+
+async def test_quiet_containers_of_a_store_have_times_of_their_own() -> None:
+    seen = []
+    for container_id in range(8):
+        async with running(QUIET) as burst:
+            burst.source.container_id = container_id
+            fill(burst, ["scope/stream/0.#epoch.0"])
+            waited_s = 0
+            while not await burst.stored(first_id):
+                await burst.pass_time(1.0)
+                waited_s += 1
+            seen.append(waited_s)
+    assert len(set(seen)) >= 6
+    assert max(seen) <= 10 + 1
+
+
 async def test_a_container_that_becomes_busy_has_waited_for_long_enough() -> None:
     async with running(QUIET) as burst:
         fill(burst, ["scope/stream/0.#epoch.0", "scope/stream/1.#epoch.0"])
