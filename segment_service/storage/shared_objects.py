@@ -57,6 +57,9 @@ gathering_turns: Final = 4
 """Turns of the event loop without another change after which a flush begins: changes that waited for one mark, or fell
 due at one time, come within a few turns of each other, and two flushes are twice the puts."""
 
+gatherings_max: Final = 32
+"""So many times turns are waited for: in them as many flushes begin as one flush of shared objects takes."""
+
 answers_per_turn: Final = 2
 """Changes whose callers go on at once; then the event loop has its turn for others, appends above all."""
 
@@ -370,11 +373,14 @@ class SharedObjects:
 
     async def _gather(self) -> None:
         """Wait for changes that come at the same time, up to as many as one flush takes."""
-        gathered = 0
-        while gathered < len(self._waiting) < group_changes_max:
+        for _ in range(gatherings_max):
             gathered = len(self._waiting)
+            if gathered >= group_changes_max:
+                return
             for _ in range(gathering_turns):
                 await asyncio.sleep(0)
+            if len(self._waiting) == gathered:
+                return
 
     def _fail(self, changes: Sequence[_Waiting], error: BaseException) -> bool:
         """Tell all that wait of a failed flush, also those behind it: it may be removals alone, 20,000 of them, which

@@ -307,18 +307,27 @@ async def removing_owner(owners: Owners) -> RollingStorage:
     return storage
 
 
-async def test_changes_that_come_within_a_few_turns_are_one_flush(owners: Owners) -> None:
-    """As those that fell due together: their writes begin a few in each turn of the event loop."""
-    storage = await owners.open()
+async def write_in_turns(storage: RollingStorage, per_turn: float) -> int:
+    """Write to 39 segments, the first of which begins at once; returns the number of flushes."""
     before = storage.shared.flushes
 
     async def write_later(number: int) -> None:
-        for _ in range(number // 2):
+        for _ in range(int(number / per_turn)):
             await asyncio.sleep(0)
         await storage.write(number, 0, [b"x"])
 
     await asyncio.gather(*(write_later(number) for number in range(1, 40)))
-    assert storage.shared.flushes == before + 1
+    return storage.shared.flushes - before
+
+
+async def test_changes_that_come_within_a_few_turns_are_one_flush(owners: Owners) -> None:
+    """As those that fell due together: their writes begin a few in each turn of the event loop."""
+    assert await write_in_turns(await owners.open(), 2) == 1
+
+
+async def test_a_flush_waits_for_so_many_changes_only(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_objects, "gatherings_max", 2)
+    assert await write_in_turns(await owners.open(), 0.5) > 1
 
 
 async def test_a_removal_joins_the_next_flush(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
