@@ -265,13 +265,14 @@ async def test_damage_to_the_map_of_shared_objects_is_found_and_the_rest_examine
     segment_id = container.metadata.ids[NAMES[4]]
     await container.stop()  # or it may merge the damage away
     assert damage_shared(kit.stored, LAYOUT, (LAYOUT.manifests_of if part == "m" else LAYOUT.chunks_of)(segment_id))
+    # A seek reads the block before, too: that of the manifest behind it, if it is of the same flush. Behind a manifest
+    # comes the next segment's, behind the last chunk the first one.
+    beside = [[segment_id, segment_id + 1]] if part == "m" else [[first, segment_id] for first in range(segment_id)]
+    possible = [[segment_id], *beside]
     for deep in (False, True):
         report = await examined(kit, deep=deep)
         damaged = list(report.damaged_segments)
-        # A seek reads the block before, too: that of the manifest behind it, of another segment, if it is of the same
-        # flush.
-        assert segment_id in damaged
-        assert len(damaged) <= 2
+        assert damaged in possible
         assert any("map shared" in one.text and one.segment_id is None for one in report.findings)
         assert len(report.findings) == len(damaged) + 1 and report.orphans is None
         assert report.segments == len(NAMES) - len(damaged) + (part == "d")
