@@ -18,11 +18,11 @@ container_phase: Final = 0.618
 """By this part of a round the rounds of a quiet container come later than those of the container before: multiples of
 the golden section lie apart, however many they are."""
 
-quiet_log_bytes_max: Final = 4 << 20
+quiet_log_bytes_max: Final = 16 << 20
 """Largest log of a container that is quiet behind what waits: more is worth the puts of a flush."""
 
-quiet_share: Final = 8
-"""The quiet containers of a store leave at most one part in eight of what it may hold unflushed for long."""
+quiet_share: Final = 4
+"""The quiet containers of a store leave at most a quarter of what it may hold unflushed for long."""
 
 starts_per_turn_max: Final = 2
 """Flushes that begin in one turn of the event loop; then it has its turn for others, appends above all."""
