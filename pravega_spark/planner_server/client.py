@@ -53,6 +53,7 @@ LOCK: Final = b".lock"
 socket_path_max_bytes: Final = 107
 """A Unix socket's address has 108 bytes on Linux, the last of them a zero."""
 JVM: Final = b"java"
+_signals_per_read_max: Final = 64
 _FORWARDED: Final = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2)
 _STATUS: Final = (
     b"Umask Uid Gid Groups SigBlk SigIgn CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Cpus_allowed "
@@ -275,11 +276,7 @@ def _forward_signals(planner: int) -> None:
 
 def follow(planner: Ready) -> NoReturn:
     """Stay until the planner has ended, and end as it did. The kernel kills it if this process goes first."""
-    planner.connection.settimeout(None)
-    ended = select.poll()
-    ended.register(planner.process, select.POLLIN)
-    ended.register(planner.connection, select.POLLIN)
-    ended.poll()
+    _wait_for_end(planner)
     planner.connection.settimeout(status_max_s)
     answer = b""
     while len(answer) < 5 and (received := planner.connection.recv(5 - len(answer))):
@@ -294,6 +291,18 @@ def follow(planner: Ready) -> NoReturn:
         _signal.signal(-status, _signal.SIG_DFL)
     os.kill(os.getpid(), -status)
     os._exit(128 - status)
+
+
+def _wait_for_end(planner: Ready) -> None:
+    """Wait until the planner's process has ended, or the server says so; signals are passed on meanwhile."""
+    signalled, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    # A signal that comes right before ``poll`` does not interrupt it: Python would run its handler only behind it.
+    _signal.set_wakeup_fd(waker)
+    ended = select.poll()
+    for descriptor in (planner.process, planner.connection, signalled):
+        ended.register(descriptor, select.POLLIN)
+    while all(descriptor == signalled for descriptor, _ in ended.poll()):
+        os.read(signalled, _signals_per_read_max)
 
 
 def start_server(

@@ -83,21 +83,21 @@ def imported_in_thread() -> Imported | None:
 
 def main() -> bool:
     """Whether this process has become a planner, which is now to run; else the server has ended."""
-    from pravega_spark.planner_server.client import given_environment, require_own_folder, start_time
-
     path, lock, jvm, started = sys.argv[1:]
     watched = os.pidfd_open(int(jvm))
-    if start_time(int(jvm)).decode() != started:
-        return False
-    require_own_folder(os.path.dirname(os.fsencode(path)))
-    environment = given_environment()
+    # First: what the server's own modules import besides is then laid aside with them.
     imported = imported_in_thread()
     if imported is None:
         return False
 
+    from pravega_spark.planner_server.client import given_environment, require_own_folder, start_time
     from pravega_spark.planner_server.fork_loop import ForkLoop
     from pravega_spark.planner_server.planner import become_planner
 
+    if start_time(int(jvm)).decode() != started:
+        return False
+    require_own_folder(os.path.dirname(os.fsencode(path)))
+    environment = given_environment()
     connection = ForkLoop(os.fsencode(path), int(lock), watched, imported.code).run()
     if connection is None:
         return False
