@@ -55,6 +55,9 @@ streams_per_task_default: Final = 64
 streams_max_default: Final = 100
 """Streams that a pattern may match: a look for new data asks about each, some milliseconds one after the other."""
 stream_discovery_interval_ms_min: Final = 1_000
+partitions_max: Final = 100_000
+"""Partitions into which a read is split, about: each costs the driver a task, and a look for the event at which it
+begins."""
 CONTROLLER_DEFAULT: Final = "tcp://localhost:9090"
 CONTROLLER_VARIABLE: Final = "PRAVEGA_CONTROLLER"
 """The environment variable that names the controller where no option does; the command line has the same."""
@@ -239,7 +242,7 @@ OPTIONS: Final = (
     Option(
         "min_partitions",
         Use.READ,
-        values.integer(1, 100_000),
+        values.integer(1, partitions_max),
         None,
         "split long ranges until there are this many partitions, and pack none; in streaming only with order=none",
         "one per segment; small ranges share one",
@@ -249,7 +252,8 @@ OPTIONS: Final = (
         Use.READ,
         values.integer(1),
         None,
-        "split ranges longer than this; in streaming only with order=none",
+        f"split ranges longer than this, into some {partitions_max:,} partitions at most; in streaming only with "
+        "order=none",
         "128 MiB; no limit in streaming",
     ),
     Option(

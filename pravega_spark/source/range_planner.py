@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.names import segment_name, split_scoped_name
+from pravega_spark.options.definitions import partitions_max
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 
 packed_bytes_min: Final = 1024 * 1024
@@ -69,7 +70,8 @@ def split(
     max_partition_bytes: int | None,
     locate: Callable[[Span, int], int],
 ) -> list[Span]:
-    """Cut long spans until there are ``min_partitions`` and none exceeds ``max_partition_bytes``, about.
+    """Cut long spans until there are ``min_partitions`` and none exceeds ``max_partition_bytes``, about, or there are
+    ``partitions_max`` more than spans.
 
     ``locate(span, offset)`` gives the first event boundary at or after an offset of the span.
     """
@@ -78,7 +80,7 @@ def split(
     if min_partitions is not None and min_partitions > len(spans):
         piece_bytes = max(1, -(-total // min_partitions))
     if max_partition_bytes is not None:
-        piece_bytes = min(piece_bytes, max_partition_bytes)
+        piece_bytes = max(min(piece_bytes, max_partition_bytes), -(-total // partitions_max))
     return [piece for span in spans for piece in _split_one(span, piece_bytes, locate)]
 
 

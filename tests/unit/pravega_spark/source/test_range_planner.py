@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pravega_common.invariants import check
+from pravega_spark.options.definitions import partitions_max
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.source.range_planner import (
     Span,
@@ -63,6 +65,19 @@ def test_split_by_count_and_size() -> None:
     assert [(piece.start, piece.end) for piece in pieces] == [(100, 350), (350, 600), (600, 850), (850, 1100), (0, 10)]
     assert len(split(spans, 8, None, tens)) >= 8
     assert split([], 8, 1, tens) == []
+
+
+def test_a_tiny_limit_of_bytes_does_not_make_a_partition_of_each_byte() -> None:
+    spans = [Span("s", "t", segment_id, 0, 2_000_000_000) for segment_id in range(3)]
+    looks = itertools.count()
+
+    def exact(span: Span, offset: int) -> int:
+        check(next(looks) < 2 * partitions_max, "the driver looks for an event at each byte")
+        return offset
+
+    pieces = split(spans, None, 1, exact)
+    assert partitions_max - 3 <= len(pieces) <= partitions_max + 3
+    assert sum(piece.length for piece in pieces) == 6_000_000_000
 
 
 @given(st.lists(st.integers(1, 3 * packed_bytes_min), max_size=300), st.integers(1, 10**9))
