@@ -101,14 +101,17 @@ async def _cancel_others() -> None:
 
 
 class BlockingEventReader:
-    """An ``EventReader`` whose calls wait. Not for several threads at a time. After an interrupt (Ctrl-C) the call may
-    be repeated."""
+    """An ``EventReader`` whose calls wait. Not for several threads at a time: ``InvalidArgument`` for events that one
+    asks for while another one waits for some. After an interrupt (Ctrl-C) the call may be repeated."""
 
     def __init__(self, reader: EventReader, loop: LoopThread) -> None:
         self._reader = reader
         self._loop = loop
         self._turn = asyncio.Lock()
         """Held by a call for a slice, which goes on for a while if an interrupt ends the wait for it."""
+        self._fetching = threading.RLock()
+        """Held by the thread that waits for a slice. Python 3.14 may leave it held by one that is interrupted, which
+        may take it again."""
         self._untaken: SegmentSlice | None = None
         """The slice that came last, as long as the caller may not have got it."""
 
@@ -154,7 +157,15 @@ class BlockingEventReader:
                 self._untaken = await self._reader.get_segment_slice(timeout_s)
                 return self._untaken
 
-        return self._loop.run(fetch())
+        if not self._fetching.acquire(blocking=False):
+            raise InvalidArgument(
+                f"another thread waits for events of reader {self.reader_id}; give each thread a reader of its own "
+                "(create_reader)"
+            )
+        try:
+            return self._loop.run(fetch())
+        finally:
+            self._fetching.release()
 
     def release_segment(self, piece: SegmentSlice) -> None:
         """Give a slice back. The events taken from it count as read, the others come again."""

@@ -117,6 +117,22 @@ def test_a_lock_that_an_interrupt_left_held_does_not_stop_its_thread(world: Worl
     world.reader.refresh()
 
 
+def test_a_second_thread_is_refused_while_the_first_waits_for_events(world: World) -> None:
+    """It would give back what the first is about to get: both would have it."""
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(world.reader.get_segment_slice(test_time_max_s)))
+    waiting.start()
+    eventually_blocking(lambda: world.reader._turn.locked(), "the wait of the first thread")
+    with pytest.raises(InvalidArgument, match="another thread waits for events of reader r; give each thread"):
+        next(world.reader.events())
+    world.append(b"event")
+    waiting.join()
+    (piece,) = found
+    assert isinstance(piece, slices.SegmentSlice)
+    world.reader.release_segment_at(piece, piece.start)
+    assert bytes(next(world.reader.events()).data) == b"event"
+
+
 def test_a_process_that_is_forked_does_not_wait_for_a_loop_that_it_has_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
