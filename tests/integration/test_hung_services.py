@@ -19,7 +19,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
-from tests.support.pages import open_page
+from tests.support.pages import metrics_at
 
 SCOPE, STREAM = "hung", "events"
 hung_after_s = hung_after_s_min
@@ -69,9 +69,9 @@ def test_a_store_that_waits_for_redis_is_left_alone(cluster: StandaloneProcess) 
 
 def silent_s(cluster: StandaloneProcess) -> float:
     """How long no Redis has answered the store, as its metrics say."""
-    with open_page(cluster, cluster.ready()["metrics"][-1]) as answer:
-        lines = answer.read().decode().splitlines()
-    return max(float(line.split()[-1]) for line in lines if line.startswith("pravega_store_tier1_silent_seconds{"))
+    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
+    samples = [sample for family in families for sample in family.samples]
+    return max(sample.value for sample in samples if sample.name == "pravega_store_tier1_silent_seconds")
 
 
 def kills(cluster: StandaloneProcess) -> int:
