@@ -103,15 +103,36 @@ class SegmentReads:
         self._probed.add(connection)
         try:
             async with asyncio.timeout(probe_time_max_s):
-                token = await self.resolver.token(segment)
-                answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment, token)))
-                await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
+                await self._info(connection, segment)
         except TimeoutError:
             connection.close(f"no answer within {probe_time_max_s:.0f} s")
         except UnknownOutcome as error:
             connection.close(str(error))
         finally:
             self._probed.discard(connection)
+
+    async def _info(self, connection: WireConnection, segment: str) -> c.Command:
+        token = await self.resolver.token(segment)
+        answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment, token)))
+        return await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
+
+    async def require_written(self, segment: str, offset: int) -> None:
+        """``DataCorruption`` if the segment was sealed before it had so many bytes: its store, as a real one, closes
+        the connection of such a read, with all that wait on it. Nothing is said where the store gives no answer."""
+        try:
+            async with asyncio.timeout(probe_time_max_s):
+                connection = await self._take_place(await self.resolver.resolve(segment))
+                try:
+                    info = await self._info(connection, segment)
+                finally:
+                    self._give_place_back(connection)
+        except (TimeoutError, PravegaError):
+            return
+        if isinstance(info, c.StreamSegmentInfo) and info.is_sealed and info.write_offset < offset:
+            raise DataCorruption(
+                f"{segment}: the reader stands at offset {offset} of a sealed segment of {info.write_offset} bytes: "
+                "another stream has its name, or the cluster lost what was read; reset the reader group"
+            )
 
     def close(self) -> None:
         for pool in self._pools:
@@ -269,6 +290,7 @@ class SegmentFeed:
     async def _read(self, length: int) -> c.SegmentRead:
         deadline_s = self._clock.monotonic_s() + read_time_max_s
         delay_s = retry_delay_min_s
+        has_failed = False
         while True:
             began_s = self._clock.monotonic_s()
             try:
@@ -282,6 +304,9 @@ class SegmentFeed:
                 if not error.may_be_repeated(idempotent=True):
                     raise
                 failure = error
+            if has_failed and isinstance(failure, UnknownOutcome):
+                await self._reads.require_written(self.segment, self._fetched_to)
+            has_failed = True
             now_s = self._clock.monotonic_s()
             if now_s - began_s > read_time_max_s / 2:
                 # The read had waited at the tail: only what follows counts as time without a store.

@@ -413,6 +413,21 @@ async def test_a_sealed_segment_that_ends_within_an_event_is_damage(
         await take(reader, 1)
 
 
+async def test_a_place_behind_the_end_of_a_sealed_segment_is_told_and_not_waited_for(
+    group: ReaderGroup, segments: InMemorySegmentStore
+) -> None:
+    """As after Tier 1 was lost. A store closes the connection of such a read, on which others may wait."""
+    await segments.append(S0, [framed(b"event")])
+    await segments.seal(S0)
+    await group.reset({(SCOPE, STREAM): {0: 5_000}})
+    async with await group.create_reader("late") as reader:
+        with pytest.raises(DataCorruption, match=r"at offset 5000 of a sealed segment of 13 bytes: .* reset the"):
+            await take(reader, 1)
+    await group.reset({(SCOPE, STREAM): {0: 0}})
+    async with await group.create_reader("reset") as reader:
+        assert await take(reader, 1) == [b"event"]
+
+
 async def test_a_reader_goes_on_behind_what_was_truncated(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
     await segments.append(S0, [framed(b"one", b"two", b"three")])
     await segments.truncate(S0, 11)
