@@ -71,7 +71,12 @@ class ContainerKit:
     def write_to_tier2(self, config: WriterConfig | None = None) -> None:
         """Let the containers opened from now on have a real storage writer."""
         config = config or WriterConfig(
-            flush_age_s=0.02, quiet_age_ratio=1.0, tick_s=0.01, retry_delay_min_s=0.01, retry_delay_max_s=0.05
+            flush_age_s=0.02,
+            quiet_age_ratio=1.0,
+            transaction_age_s=0.2,
+            tick_s=0.01,
+            retry_delay_min_s=0.01,
+            retry_delay_max_s=0.05,
         )
         self.writer_factory = lambda source, storage: StorageWriter(source, storage, self.clock, config)
 
