@@ -117,7 +117,7 @@ class SegmentReads:
         return await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
 
     async def require_written(self, segment: str, offset: int) -> None:
-        """``DataCorruption`` if the segment was sealed before it had so many bytes: its store, as a real one, closes
+        """``DataCorruption`` if the segment was sealed with fewer bytes: its store, as a real one, closes
         the connection of such a read, with all that wait on it. Nothing is said where the store gives no answer."""
         try:
             async with asyncio.timeout(probe_time_max_s):
