@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from segment_service.host.listener import WireServer
+from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.tables.table_extension import TableExtension
 from tests.support.containers import ContainerKit
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -18,8 +19,13 @@ async def store() -> InMemorySegmentStore:
 
 
 @pytest.fixture
-async def server(store: InMemorySegmentStore) -> AsyncIterator[WireServer]:
-    made = WireServer(store, InMemoryTableStore(store), store)
+def refusals_per_peer_per_s() -> int:
+    return refusals_per_peer_per_s_default
+
+
+@pytest.fixture
+async def server(store: InMemorySegmentStore, refusals_per_peer_per_s: int) -> AsyncIterator[WireServer]:
+    made = WireServer(store, InMemoryTableStore(store), store, refusals_per_peer_per_s=refusals_per_peer_per_s)
     await made.start()
     yield made
     store.release()

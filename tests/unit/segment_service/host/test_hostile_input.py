@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -22,7 +21,6 @@ from segment_service.host.connection import Connection
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
-from tests.support.fakes.table_store import InMemoryTableStore
 from tests.support.recordings import all_wire_frames
 from tests.support.wire_client import WireClient
 
@@ -36,13 +34,9 @@ WRITER = b"h" * 16
 
 
 @pytest.fixture
-async def server(store: InMemorySegmentStore) -> AsyncIterator[WireServer]:
-    """One that does not hold refused hosts back: that would take most of the time."""
-    made = WireServer(store, InMemoryTableStore(store), store, refusals_per_peer_per_s=1_000_000)
-    await made.start()
-    yield made
-    await made.stop()
-    assert made.failure is None
+def refusals_per_peer_per_s() -> int:
+    """Refused hosts are not held back: that would take most of the time."""
+    return 1_000_000
 
 
 def seeds() -> list[bytes]:
