@@ -17,7 +17,7 @@ from typing import Final
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams import StreamManager
 from tests.bench.processes import process_table
-from tests.support.pages import metrics_at
+from tests.support.pages import store_samples
 
 event_bytes: Final = 500
 period_s: Final = 0.1
@@ -28,8 +28,7 @@ PUT_BYTES: Final = "pravega_store_tier2_put_bytes_total"
 
 def counts_of(cluster: StandaloneProcess) -> dict[str, float]:
     """Calls of each kind, ``bytes`` put, and seconds of ``cpu``, since the store began."""
-    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
-    samples = [sample for family in families for sample in family.samples]
+    samples = store_samples(cluster)
     counts = {sample.labels["call"]: sample.value for sample in samples if sample.name == CALLS}
     cpu_s = process_table()[cluster.pid("segment-store-0")].own_s
     return counts | {"bytes": sum(sample.value for sample in samples if sample.name == PUT_BYTES), "cpu": cpu_s}

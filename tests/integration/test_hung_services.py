@@ -19,7 +19,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.event.event_writer import EventWriter
 from tests.support.cluster import running_cluster
 from tests.support.eventually import eventually_blocking
-from tests.support.pages import metrics_at
+from tests.support.pages import store_samples
 
 SCOPE, STREAM = "hung", "events"
 hung_after_s = hung_after_s_min
@@ -69,9 +69,7 @@ def test_a_store_that_waits_for_redis_is_left_alone(cluster: StandaloneProcess) 
 
 def silent_s(cluster: StandaloneProcess) -> float:
     """How long no Redis has answered the store, as its metrics say."""
-    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
-    samples = [sample for family in families for sample in family.samples]
-    return max(sample.value for sample in samples if sample.name == "pravega_store_tier1_silent_seconds")
+    return max(sample.value for sample in store_samples(cluster) if sample.name == "pravega_store_tier1_silent_seconds")
 
 
 def kills(cluster: StandaloneProcess) -> int:

@@ -7,6 +7,7 @@ from http.client import HTTPResponse
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_spark.standalone.process import StandaloneProcess
@@ -29,3 +30,9 @@ def metrics_at(cluster: StandaloneProcess, address: str) -> list[Metric]:
     """The metrics on a page of a service, as Prometheus reads them."""
     with open_page(cluster, address) as answer:
         return list(text_string_to_metric_families(answer.read().decode()))
+
+
+def store_samples(cluster: StandaloneProcess) -> list[Sample]:
+    """The samples on the page of the last store."""
+    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
+    return [sample for family in families for sample in family.samples]
