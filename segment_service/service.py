@@ -340,6 +340,7 @@ class SegmentStoreProcess(Service):
             self._starts,
             self._flushes,
             self._disks,
+            self._map_cache,
         )
 
     def _load(self) -> StoreLoad:

@@ -21,6 +21,7 @@ from segment_service.health.disk_space import DiskSpace
 from segment_service.host.listener import WireServer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
+from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
 from segment_service.traffic.busiest_streams import BusiestStreams, StreamTraffic
 from segment_service.traffic.monitor import TrafficMonitor
@@ -108,12 +109,15 @@ class StoreCollector(Collector):
         starts: StartCounts | None = None,
         flushes: LatencyCounts | None = None,
         disks: DiskSpace | None = None,
+        map_cache: BlockCache | None = None,
     ) -> None:
         """``silent_s``: how long a server of Tier 1 has not answered. ``problems``: those that health names.
-        ``starts``, ``flushes``: of containers, and of segments to Tier 2. ``disks``: what the store writes to."""
+        ``starts``, ``flushes``: of containers, and of segments to Tier 2. ``disks``: what the store writes to.
+        ``map_cache``: what is decoded of the maps in Tier 2."""
         self._starts = starts or StartCounts()
         self._flushes = flushes or LatencyCounts()
         self._disks = disks
+        self._map_cache = BlockCache() if map_cache is None else map_cache
         self._problems = problems
         self._silent_s = silent_s
         self._tier2 = tier2
@@ -153,6 +157,8 @@ class StoreCollector(Collector):
             ),
             ("cache_bytes", "Capacity and overhead of all blocks in the cache", storage.bytes_used),
             ("cache_bytes_limit", "Budget of the cache", storage.bytes_max),
+            ("map_cache_bytes", "Decoded parts of maps in Tier 2, for look-ups", self._map_cache.bytes_used),
+            ("map_cache_bytes_limit", "Budget of those", self._map_cache.bytes_max),
             ("containers", "Containers that run here", len(self._registry)),
         ):
             yield GaugeMetricFamily(f"pravega_store_{name}", text, value=value)

@@ -18,7 +18,8 @@ PartKey = tuple[str, int]
 
 
 class BlockCache:
-    """Least recently used parts go first. Objects never change, so that what is here never is out of date."""
+    """Least recently used parts go first, and those of an object that is discarded at once: its name does not come
+    again. Objects never change, so that what is here never is out of date."""
 
     def __init__(self, bytes_max: int = cache_bytes_default) -> None:
         self.bytes_max = bytes_max
@@ -26,6 +27,8 @@ class BlockCache:
         self.loading: dict[PartKey, asyncio.Future[RunBlock | Tail | None]] = {}
         """The parts that are being read: others who want one wait for it, and get ``None`` if that failed."""
         self._parts: OrderedDict[PartKey, tuple[RunBlock | Tail, int]] = OrderedDict()
+        self._offsets: dict[str, set[int]] = {}
+        """The offsets of the parts of each object that are here."""
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -45,10 +48,21 @@ class BlockCache:
         if charge > self.bytes_max or key in self._parts:
             return
         self._parts[key] = (part, charge)
+        self._offsets.setdefault(key[0], set()).add(key[1])
         self.bytes_used += charge
         while self.bytes_used > self.bytes_max:
-            _, (_, oldest) = self._parts.popitem(last=False)
+            (name, offset), (_, oldest) = self._parts.popitem(last=False)
             self.bytes_used -= oldest
+            self._offsets[name].remove(offset)
+            if not self._offsets[name]:
+                del self._offsets[name]
+
+    def forget(self, name: str) -> None:
+        """Drop the parts of an object that no manifest lists any more. A read that began before may add one again,
+        which then goes by its age."""
+        for offset in self._offsets.pop(name, ()):
+            _, charge = self._parts.pop((name, offset))
+            self.bytes_used -= charge
 
     def _find(self, key: PartKey) -> RunBlock | Tail | None:
         found = self._parts.get(key)

@@ -73,8 +73,10 @@ class MapObjects:
         return self._layout.map_manifest(self.map_name, manifest)
 
     def discard(self, names: Sequence[str]) -> None:
-        """As ``GarbageCollector.discard``."""
+        """As ``GarbageCollector.discard``; nothing of them stays in the cache."""
         self._garbage.discard(names)
+        for name in names:
+            self._cache.forget(name)
 
     async def pass_barrier(self) -> None:
         """As ``GarbageCollector.pass_barrier``."""

@@ -14,7 +14,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from tests.bench.processes import memory_mib
 from tests.drills.soak import system_tables
 from tests.drills.soak.load import SCOPE, STREAM
-from tests.support.pages import metrics_at
+from tests.support.pages import store_samples
 from tests.support.processes import stat_of
 
 PROCESSES: Final = ("controller", "segment-store-0", "redis")
@@ -22,6 +22,7 @@ threads_field: Final = 17
 """Of the fields behind the name in ``/proc/<pid>/stat``."""
 SEGMENTS_METRIC: Final = "pravega_container_segments"
 CACHE_METRIC: Final = "pravega_store_cache_bytes"
+MAP_CACHE_METRIC: Final = "pravega_store_map_cache_bytes"
 HEAP_METRIC: Final = "pravega_store_heap_used_bytes"
 BLOCKS_METRIC: Final = "pravega_store_python_blocks"
 
@@ -40,11 +41,14 @@ def take(cluster: StandaloneProcess) -> Sample:
         sample["Redis: keys"] = redis.dbsize()
     sizes = list(_file_sizes(cluster.folder / "data" / "tier2"))
     sample["Tier 2: files"], sample["Tier 2: MiB"] = len(sizes), sum(sizes) / (1 << 20)
-    families = metrics_at(cluster, cluster.ready()["metrics"][-1])
-    metrics = {family.name: sum(one.value for one in family.samples) for family in families}
+    metrics: dict[str, float] = {}
+    for one in store_samples(cluster):
+        metrics[one.name] = metrics.get(one.name, 0.0) + one.value  # of all its labels
     sample["segment-store-0: heap MiB"] = metrics[HEAP_METRIC] / (1 << 20)
     sample["segment-store-0: thousand blocks"] = metrics[BLOCKS_METRIC] / 1e3
-    sample["segments in memory"], sample["cache MiB"] = metrics[SEGMENTS_METRIC], metrics[CACHE_METRIC] / (1 << 20)
+    sample["segments in memory"] = metrics[SEGMENTS_METRIC]
+    sample["cache MiB"] = metrics[CACHE_METRIC] / (1 << 20)
+    sample["cache of maps MiB"] = metrics[MAP_CACHE_METRIC] / (1 << 20)
     port = int(str(cluster.options["segment_store_port"]))
     return sample | asyncio.run(system_tables.sizes(port, SCOPE, STREAM))
 

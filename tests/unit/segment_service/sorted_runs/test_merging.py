@@ -117,6 +117,20 @@ async def test_runs_are_bounded_without_background_work() -> None:
         assert len(things.run_lengths) <= runs_max
 
 
+async def test_parts_of_a_discarded_file_leave_the_cache() -> None:
+    _, maps, things = await opened(InMemoryChunkStorage(), 1)
+    for number in range(4):
+        await things.flush({b"%d" % number: b"x" * 100}, STAMP)
+        await things.get(b"%d" % number)
+    assert len(maps.cache) == 8  # a tail and a block of each run
+    await maps.merge_waiting()
+    assert (len(maps.cache), maps.cache.bytes_used) == (0, 0)
+    assert await things.get(b"2") == b"x" * 100
+    assert len(maps.cache) == 2
+    await things.remove_all()
+    assert (len(maps.cache), maps.cache.bytes_used) == (0, 0)
+
+
 async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
     chunks = InMemoryChunkStorage()
     storage, maps, things = await opened(chunks, 1)
@@ -131,7 +145,6 @@ async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
         asked.append(runs)
         return await look_up(things._objects, runs, b"2")  # private: as ``get`` does
 
-    maps.cache._parts.clear()  # private: nothing of the old runs is in memory
     assert await things._read(look_up_late) == b"x"
     assert [len(runs) for runs in asked] == [4, 1]
 
