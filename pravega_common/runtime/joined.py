@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -16,9 +17,13 @@ async def all_ended(work: Iterable[Awaitable[T]]) -> list[T]:
 
     A bare ``gather`` leaves the rest running behind an error, and its effects then come unawaited.
     """
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = deque(asyncio.ensure_future(one) for one in work)
+    del work  # an error has this frame, which must hold none of the tasks when it is raised
     await asyncio.gather(*tasks, return_exceptions=True)
-    return [task.result() for task in tasks]
+    results = []
+    while tasks:
+        results.append(tasks.popleft().result())
+    return results
 
 
 async def each_ended(do: Callable[[A], Awaitable[T]], items: Sequence[A], *, at_once: int) -> list[T]:
@@ -47,5 +52,8 @@ async def each_ended(do: Callable[[A], Awaitable[T]], items: Sequence[A], *, at_
 async def both_ended(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
     """The same for two of different kinds."""
     left, right = asyncio.ensure_future(first), asyncio.ensure_future(second)
-    await all_ended((left, right))
-    return left.result(), right.result()
+    try:
+        await all_ended((left, right))
+        return left.result(), right.result()
+    finally:
+        del left, right  # an error of theirs has this frame

@@ -45,7 +45,7 @@ class BlockingCalls:
         await self._take_slot()
         answer: asyncio.Future[T] = loop.create_future()
         try:
-            self._pool.submit(self._call, loop, function, answer)
+            self._pool.submit(self._call, loop, function, [answer])
         except BaseException:
             self._slots.release()
             raise
@@ -54,6 +54,7 @@ class BlockingCalls:
             return await answer
         finally:
             timer.cancel()
+            del answer  # an error of it has this frame, and what it holds
 
     async def delete_all(
         self, names: Sequence[str], function: Callable[[Sequence[str]], Mapping[str, PravegaError]]
@@ -84,15 +85,21 @@ class BlockingCalls:
         finally:
             self._waiting -= 1
 
-    def _call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], T], answer: asyncio.Future[T]) -> None:
+    def _call(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[[], T], answers: list[asyncio.Future[T]]
+    ) -> None:
         """On a thread. One wake-up of the loop brings the answer: a future of the pool that is wrapped in one of the
-        loop takes three times as many steps."""
+        loop takes three times as many steps. An error has this frame and the pool's, neither of which may hold the
+        future that it goes to: so that is taken from a list."""
+        answer = answers.pop()
         try:
             result = function()
         except BaseException as error:
             loop.call_soon_threadsafe(self._end, answer, answer.set_exception, error)
         else:
             loop.call_soon_threadsafe(self._end, answer, answer.set_result, result)
+        finally:
+            del answer
 
     def _end(self, answer: asyncio.Future[T], finish: Callable[[V], None], outcome: V) -> None:
         self._slots.release()

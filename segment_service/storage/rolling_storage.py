@@ -209,12 +209,15 @@ class RollingStorage:
         chunk, marked = await asyncio.gather(
             self._manifests.put_chunk(segment_id, data), self._marks.cover(sequence), return_exceptions=True
         )
-        if isinstance(chunk, BaseException):
-            raise chunk
-        if marked is not None:
-            self._discard_chunks([chunk])
-            raise marked
-        return chunk
+        try:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            if marked is not None:
+                self._discard_chunks([chunk])
+                raise marked
+            return chunk
+        finally:
+            del chunk, marked  # errors have this frame, with the data that was to be stored
 
     async def seal(self, segment_id: int, sequence: int | None = None) -> None:
         async with self._changing(segment_id):

@@ -316,7 +316,10 @@ class SharedObjects:
         done = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(changes, done))
         self._begin_flush()
-        await done
+        try:
+            await done
+        finally:
+            del done  # its error has this frame
 
     async def _remove(self, key: bytes) -> None:
         self._removed[key] = None

@@ -27,8 +27,11 @@ class SharedPut:
             await self.make(put)
             return
         await asyncio.wait((under_way,))
-        if not under_way.cancelled():
-            under_way.result()
+        try:
+            if not under_way.cancelled():
+                under_way.result()
+        finally:
+            del under_way  # its error has this frame
 
     async def ended(self) -> None:
         """Return once no put is under way, however it ended."""
@@ -50,3 +53,4 @@ class SharedPut:
             raise
         finally:
             self._under_way = None
+            del under_way  # its error has this frame

@@ -140,7 +140,10 @@ class TableSegment:
             if current != condition.version:
                 error = self._durable_error(conditions)
                 if error is not None:
-                    raise error
+                    try:
+                        raise error
+                    finally:
+                        del error  # it has this frame, and would keep the request until the collector comes
                 check(pending is not None, "a condition fails without a reason", segment=self.name)
                 blocker = pending[1] if pending is not None else None
                 break

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pravega_common.runtime.joined import all_ended, both_ended, each_ended
+from tests.support.held_errors import no_held_errors
 
 
 async def test_results_come_in_the_order_of_the_work() -> None:
@@ -107,3 +108,16 @@ async def test_two_of_different_kinds() -> None:
     assert await both_ended(number(), text()) == (1, "a")
     with pytest.raises(ValueError, match="broken"):
         await both_ended(number(), broken())
+
+
+async def test_errors_do_not_hold_the_work() -> None:
+    async def fail(number: int) -> None:
+        raise ValueError(f"work {number}")
+
+    with no_held_errors():
+        with pytest.raises(ValueError, match="work 0"):
+            await all_ended(fail(number) for number in range(3))
+        with pytest.raises(ValueError, match="work 1"):
+            await both_ended(fail(1), fail(2))
+        with pytest.raises(ValueError, match="work 0"):
+            await each_ended(fail, range(3), at_once=2)

@@ -1,0 +1,54 @@
+"""Cycles go by time, however few objects there are."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pravega_common.services.cycle_collector import CycleCollector, period_s
+from tests.support.fakes.clock import ManualClock
+
+
+class Node:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def seldom() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000, 2, 1_000_000)
+    yield
+    gc.set_threshold(*before)
+
+
+async def test_young_cycles_go_after_the_period() -> None:
+    clock = ManualClock()
+    collector = CycleCollector(clock)
+    await collector.start()
+    node = weakref.ref(Node())
+    assert node() is not None
+    await clock.advance(period_s)
+    assert node() is None
+    await collector.stop()
+
+
+async def test_older_ones_go_with_the_threshold_of_their_generation() -> None:
+    clock = ManualClock()
+    collector = CycleCollector(clock)
+    await collector.start()
+    held = Node()
+    node = weakref.ref(held)
+    await clock.advance(period_s)
+    del held  # it belongs to the second generation by now
+    await clock.advance(period_s)
+    assert node() is not None
+    for _ in range(4):
+        await clock.advance(period_s)
+    assert node() is None
+    await collector.stop()
