@@ -47,7 +47,10 @@ def expected_reply(reply: c.Command, segment: str, expected: tuple[type[R], ...]
     """
     failure = error_of(reply, segment)
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # it has this frame, and would wait for the garbage collector
     if not isinstance(reply, expected):
         names = " or ".join(kind.__name__ for kind in expected)
         close(f"{type(reply).__name__} in answer to a request that expects {names}")

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-PRODUCT: Final = ("segment_service/", "pravega_common/")
+PRODUCT: Final = ("segment_service/", "pravega_common/", "pravega_streams/")
 
 
 @contextmanager
 def no_held_errors() -> Iterator[None]:
-    """Fail if errors that ended inside, and passed through the store's code, wait for the collector."""
+    """Fail if errors that ended inside, and passed through the product's code, wait for the collector."""
     gc.collect()
     gc.disable()
     try:

@@ -28,6 +28,7 @@ from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_store import InMemoryTableStore
 from tests.support.fakes.wire_store import FakeStore
+from tests.support.held_errors import no_held_errors
 from tests.support.security import tokens_of
 from tests.support.servers import free_port
 from tests.unit.pravega_streams.conftest import ScriptedResolver
@@ -54,7 +55,7 @@ async def test_replies_find_their_requests(endpoint: Endpoint) -> None:
 
 async def test_failure_replies_are_errors(endpoint: Endpoint) -> None:
     client = RawClient(ScriptedResolver(endpoint))
-    with pytest.raises(SegmentNotFound):
+    with no_held_errors(), pytest.raises(SegmentNotFound):
         await client.call(SEGMENT, info, c.StreamSegmentInfo, idempotent=True)
     await client.call(SEGMENT, create, c.SegmentCreated, idempotent=False)
     with pytest.raises(SegmentExists):
