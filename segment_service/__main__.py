@@ -17,7 +17,6 @@ from pravega_common.errors import PravegaError
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.heap import keep_freed_memory
-from pravega_common.services.cycle_collector import CycleCollector
 from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from pravega_common.services.systemd import SystemdNotices
@@ -29,7 +28,7 @@ from segment_service.tier1_memory import check_tier1_memory
 collector_thresholds: Final = (50_000, 20, 100)
 """Of Python's cyclic garbage collector. The append path makes no cycles, but very many objects that live until Tier 2
 has their bytes: with the default thresholds looking through them costs a quarter of the time of small appends. What
-other paths make goes by time: ``CycleCollector``."""
+other paths make goes by time: ``services/cycle_collector.py``."""
 
 
 def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None:
@@ -63,8 +62,6 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     await process.start()
     notices = SystemdNotices(lambda: process.health.is_alive, SystemClock())
     await notices.start()
-    collector = CycleCollector(SystemClock())
-    await collector.start()
     try:
         if ready_file is not None:
             host, port = process.published
@@ -73,7 +70,6 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     finally:
         if ready_file is not None:
             remove_ready_file(ready_file)
-    await collector.stop()
     await notices.stop()
     await process.stop()
     if process.failure is not None:

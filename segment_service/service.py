@@ -12,6 +12,7 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.store_load import StoreLoad
+from pravega_common.services.cycle_collector import CycleCollector
 from pravega_common.services.latency import LatencyCounts
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.settings import host_and_port
@@ -134,6 +135,7 @@ class SegmentStoreProcess(Service):
         self._tier2 = MeasuredChunkStorage(self._parts.chunks, clock)
         self._tier2_probe = Tier2Probe(self._tier2, clock)
         self._loop_lag = LoopLag(clock)
+        self._cycles = CycleCollector(clock)
         self.back_pressure = StoreBackPressure(config.store.unflushed_bytes_max)
         self.registry = ContainerRegistry()
         self._disk_cache = self._make_disk_cache()
@@ -215,8 +217,9 @@ class SegmentStoreProcess(Service):
             self.log.warning(no_key_warning)
         if self.open_files.warning:
             self.log.warning(self.open_files.warning)
-        self.own(self._loop_lag)
-        await self._loop_lag.start()
+        for part in (self._loop_lag, self._cycles):
+            self.own(part)
+            await part.start()
         if self._tls is not None:
             self.own(self._tls)
             await self._tls.start()
@@ -257,6 +260,7 @@ class SegmentStoreProcess(Service):
             self._load,
             self.health.problems,
             self._starts,
+            self._cycles.note_dropped,
         )
         self.own(self._manager)
         await self._manager.start()
@@ -290,6 +294,7 @@ class SegmentStoreProcess(Service):
         if self._parts.file_logs is not None:
             await self._parts.file_logs.stop()
         await self._tier2_probe.stop()
+        await self._cycles.stop()
         await self._loop_lag.stop()
         await self._tier2.close()
         self._disks.close()

@@ -61,9 +61,10 @@ class ContainerManager(Service):
         load: Callable[[], StoreLoad | None] = lambda: None,
         problems: Callable[[], Sequence[Problem]] = tuple,
         starts: StartCounts | None = None,
+        on_dropped: Callable[[], None] = lambda: None,
     ) -> None:
         """``load``, ``problems``: the store's figures and what its health names, which go with each renewal of its
-        lease."""
+        lease. ``on_dropped``: called when a container has stopped and is not needed any more."""
         super().__init__("container-manager")
         self._load = load
         self._problems = problems
@@ -71,6 +72,7 @@ class ContainerManager(Service):
         self._cpo = cpo
         self._registry = registry
         self._make_container = make_container
+        self._on_dropped = on_dropped
         self._starts = starts or StartCounts()
         self._clock = clock
         self._assignment = Assignment(0, {})
@@ -246,4 +248,5 @@ class ContainerManager(Service):
         if self._live.get(container.container_id) is not container:
             return False
         del self._live[container.container_id]
+        self._on_dropped()
         return True

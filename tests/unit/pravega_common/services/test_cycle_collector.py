@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pravega_common.services.cycle_collector import CycleCollector, period_s
+from pravega_common.services.cycle_collector import CycleCollector, full_periods_min, period_s
 from tests.support.fakes.clock import ManualClock
 
 
@@ -51,4 +51,43 @@ async def test_older_ones_go_with_the_threshold_of_their_generation() -> None:
     for _ in range(4):
         await clock.advance(period_s)
     assert node() is None
+    await collector.stop()
+
+
+async def test_what_lived_long_goes_once_something_was_dropped() -> None:
+    clock = ManualClock()
+    collector = CycleCollector(clock)
+    await collector.start()
+    for _ in range(2):
+        held = Node()
+        node = weakref.ref(held)
+        gc.collect()  # it belongs to the oldest generation by now
+        del held
+        for _ in range(full_periods_min - 1):
+            await clock.advance(period_s)
+        assert node() is not None
+        collector.note_dropped()
+        await clock.advance(period_s)
+        assert node() is None
+    await collector.stop()
+
+
+async def test_everything_is_collected_seldom() -> None:
+    clock = ManualClock()
+    collector = CycleCollector(clock)
+    await collector.start()
+    looked = 0
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        nonlocal looked
+        looked += phase == "stop" and info["generation"] == 2
+
+    gc.callbacks.append(count)
+    try:
+        for _ in range(3 * full_periods_min):
+            collector.note_dropped()
+            await clock.advance(period_s)
+    finally:
+        gc.callbacks.remove(count)
+    assert looked == 3
     await collector.stop()

@@ -29,6 +29,8 @@ class Cluster:
         self.kit = ContainerKit(clock=self.clock)
         self.stores: dict[str, tuple[ContainerManager, ContainerRegistry]] = {}
         self.starts: dict[str, StartCounts] = {}
+        self.dropped = 0
+        """Containers that managers need no more."""
         self.problems: list[Problem] = []
         """What the health of every store names."""
 
@@ -37,11 +39,21 @@ class Cluster:
         config = ManagerConfig(store_id, "localhost", 1, f"{store_id}-1", lease_ms=1_000, stale_read_max_ms=1_000)
         starts = self.starts[store_id] = StartCounts()
         manager = ContainerManager(
-            config, self.cpo, registry, self.kit.make, self.clock, problems=lambda: self.problems, starts=starts
+            config,
+            self.cpo,
+            registry,
+            self.kit.make,
+            self.clock,
+            problems=lambda: self.problems,
+            starts=starts,
+            on_dropped=self._count_dropped,
         )
         await manager.start()
         self.stores[store_id] = (manager, registry)
         return registry
+
+    def _count_dropped(self) -> None:
+        self.dropped += 1
 
     async def assign(self, owners: Mapping[int, str]) -> None:
         await self.cpo.put_assignment((await self.cpo.get_assignment()).version, owners)
@@ -77,6 +89,7 @@ async def test_containers_follow_the_assignment(cluster: Cluster) -> None:
     await one.get(1).append("s", [b"moves along"])
     await cluster.assign({0: "one", 1: "two", 2: "two"})
     await eventually(lambda: hosted(one) == {0} and hosted(two) == {1, 2}, "a container moves")
+    assert cluster.dropped == 1
     assert (await two.get(1).get_info("s")).length == 11
     with pytest.raises(ContainerNotHosted):
         one.get(1)
@@ -89,6 +102,7 @@ async def test_a_failed_container_is_reported_and_waits_for_the_next_assignment(
     registry.get(0).fail(RuntimeError("broken"))
     await eventually(lambda: hosted(registry) == {1}, "a failed container is gone")
     await eventually(lambda: reports(cluster, "one", ((0, 1),)), "the failure is reported")
+    assert cluster.dropped == 1
     await pass_time(cluster.clock, 10)
     assert hosted(registry) == {1}, "it is not started again by itself"
     await cluster.assign({0: "one", 1: "one"})
