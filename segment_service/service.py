@@ -163,7 +163,8 @@ class SegmentStoreProcess(Service):
         self.quotas = ByteQuotas(clock)
         self._limits_watch = LimitsWatch(self.quotas, self._parts.cpo, clock)
         self.store = RoutedSegmentStore(self.registry, config.store.containers, self._is_stale)
-        self.tables = TableExtension(self.store, maps=self.store)
+        key_bytes_max = config.store.table_key_bytes_max
+        self.tables = TableExtension(self.store, maps=self.store, key_bytes_max=key_bytes_max)
         self.registry.on_removed = lambda gone: self.spawn(self.tables.container_gone(gone), "forget-tables")
         self._tls = make_server_tls(config.tls, self._parts.clock)
         self._tls_context = None if self._tls is None else self._tls.context
@@ -346,6 +347,7 @@ class SegmentStoreProcess(Service):
             self._flushes,
             self._disks,
             self._map_cache,
+            self.tables,
         )
 
     def _load(self) -> StoreLoad:

@@ -23,6 +23,7 @@ from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.plog.group_choice import ChoiceByUse
 from segment_service.sorted_runs.block_cache import BlockCache
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
+from segment_service.tables.table_extension import TableExtension
 from segment_service.traffic.busiest_streams import BusiestStreams, StreamTraffic
 from segment_service.traffic.monitor import TrafficMonitor
 
@@ -110,14 +111,16 @@ class StoreCollector(Collector):
         flushes: LatencyCounts | None = None,
         disks: DiskSpace | None = None,
         map_cache: BlockCache | None = None,
+        tables: TableExtension | None = None,
     ) -> None:
         """``silent_s``: how long a server of Tier 1 has not answered. ``problems``: those that health names.
         ``starts``, ``flushes``: of containers, and of segments to Tier 2. ``disks``: what the store writes to.
-        ``map_cache``: what is decoded of the maps in Tier 2."""
+        ``map_cache``: what is decoded of the maps in Tier 2. ``tables``: those whose keys are in memory."""
         self._starts = starts or StartCounts()
         self._flushes = flushes or LatencyCounts()
         self._disks = disks
         self._map_cache = BlockCache() if map_cache is None else map_cache
+        self._tables = tables
         self._problems = problems
         self._silent_s = silent_s
         self._tier2 = tier2
@@ -176,6 +179,7 @@ class StoreCollector(Collector):
         yield from self._of_tier2()
         lag = [((), self._loop_lag.counts)]
         yield latency_family("pravega_store_loop_lag_seconds", "How late the loop runs what is due", (), lag)
+        yield from self._of_tables()
         yield from self._of_traffic()
         yield from self._of_streams()
         containers = list(self._registry)
@@ -303,6 +307,15 @@ class StoreCollector(Collector):
         yield CounterMetricFamily("pravega_store_traffic_reports", text, value=written)
         text = "Reports that could not be written; the next tick makes them again"
         yield CounterMetricFamily("pravega_store_traffic_reports_dropped", text, value=dropped)
+
+    def _of_tables(self) -> Iterator[Metric]:
+        used = limit = forgotten = 0
+        if (tables := self._tables) is not None:
+            used, limit, forgotten = tables.key_bytes, tables.key_bytes_max, tables.forgotten_total
+        yield GaugeMetricFamily("pravega_store_table_key_bytes", "Memory of the keys of all tables", value=used)
+        yield GaugeMetricFamily("pravega_store_table_key_bytes_limit", "Budget of those", value=limit)
+        text = "Tables whose keys left memory to make room; they are read again when they are used"
+        yield CounterMetricFamily("pravega_store_forgotten_tables", text, value=forgotten)
 
     def _of_streams(self) -> Iterator[Metric]:
         for name, (text, read) in _STREAM_COUNTERS.items():

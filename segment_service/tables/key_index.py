@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from sortedcontainers import SortedList
 
 from pravega_common.invariants import check
 from segment_service.tables.entry_serializer import record_size
+from segment_service.tables.removed_keys import RemovedKeys
 
 value_inline_bytes_max: Final = 4 * 1024
 """Values up to this size stay in memory with their key; larger ones are read from the segment."""
@@ -18,8 +18,10 @@ inline_bytes_max: Final = 64 * 1024 * 1024
 """Bytes of values in memory, for all tables of one extension; above it, new values are read from the segment."""
 sorted_keys_per_turn: Final = 500
 """Keys that are sorted in one turn of the event loop: two or three milliseconds."""
-removed_keys_max: Final = 10_000
-"""Removed keys that are remembered for each table, to answer a conditional update of one with ``BadKeyVersion``."""
+key_memory_bytes: Final = 350
+"""Memory that a live key takes, beside the key itself and an inline value: its record, and its places in order."""
+removed_key_memory_bytes: Final = 150
+"""Memory that a removed key takes beside the key itself."""
 
 
 class InlineBudget:
@@ -67,7 +69,9 @@ class KeyIndex:
         self._order_key = order_key
         self._budget = budget
         self._slots: dict[bytes, Slot] = {}
-        self._removed: OrderedDict[bytes, None] = OrderedDict()
+        self._removed = RemovedKeys()
+        self._key_bytes = 0
+        """Bytes of the live keys."""
         self._by_offset = SortedList()
         """(offset of the record, key)."""
         self._ordered = SortedList()
@@ -82,6 +86,12 @@ class KeyIndex:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the keys, without inline values, which have a budget of their own."""
+        live = key_memory_bytes * len(self._slots) + self._key_bytes
+        return live + removed_key_memory_bytes * len(self._removed) + self._removed.bytes_used
 
     def is_resident(self, keys: Iterable[bytes]) -> bool:
         """Whether ``get`` can be asked: always, for everything is in memory."""
@@ -122,7 +132,8 @@ class KeyIndex:
         if old is not None:
             self._release(key, old)
         else:
-            self._removed.pop(key, None)
+            self._removed.discard(key)
+            self._key_bytes += len(key)
             if self._keeps_order:
                 self._ordered.add((self._order_key(key), key))
         self._by_offset.add((offset, key))
@@ -134,9 +145,8 @@ class KeyIndex:
         self._release(key, old)
         if self._keeps_order:
             self._ordered.discard((self._order_key(key), key))
-        self._removed[key] = None
-        if len(self._removed) > removed_keys_max:
-            self._removed.popitem(last=False)
+        self._key_bytes -= len(key)
+        self._removed.add(key)
 
     def clear(self) -> None:
         """Forget everything and give the inline bytes back."""
@@ -144,7 +154,7 @@ class KeyIndex:
         self._slots, self._ordered, self._by_offset = {}, SortedList(), SortedList()
         self._removed.clear()
         self._keeps_order = self.is_ordered = False
-        self.live_bytes = self._inline_bytes = 0
+        self.live_bytes = self._inline_bytes = self._key_bytes = 0
 
     async def sort(self) -> None:
         """Bring the keys into iteration order; they may change meanwhile, and the index may be cleared."""

@@ -33,7 +33,15 @@ from segment_service.tables.index_entry import (
     entry_key,
     page_bound,
 )
-from segment_service.tables.key_index import InlineBudget, PageEntry, Slot, removed_keys_max, value_inline_bytes_max
+from segment_service.tables.key_index import (
+    InlineBudget,
+    PageEntry,
+    Slot,
+    key_memory_bytes,
+    removed_key_memory_bytes,
+    value_inline_bytes_max,
+)
+from segment_service.tables.removed_keys import RemovedKeys
 
 T = TypeVar("T")
 
@@ -81,13 +89,22 @@ class PagedKeyIndex:
         self._changed_order = SortedList()
         """(order key, key) of what changed and what a flush is writing."""
         self._pins: dict[bytes, int] = {}
-        self._removed: OrderedDict[bytes, None] = OrderedDict()
+        self._removed = RemovedKeys()
+        self._cached_bytes = 0
+        """Bytes of the keys in the cache."""
         self._inline_bytes = 0
         self._flushes = 0
         """Flushes that ended: a look-up of the map that began before the last one is out of date."""
 
     def __len__(self) -> int:
         return self._keys
+
+    @property
+    def memory_bytes(self) -> int:
+        """As ``KeyIndex.memory_bytes``: of what changed, of what a flush is writing, and of the cache."""
+        keys = len(self._changed) + len(self._flushing) + len(self._cached)
+        live = key_memory_bytes * keys + self.changed_bytes + self._cached_bytes
+        return live + removed_key_memory_bytes * len(self._removed) + self._removed.bytes_used
 
     async def load(self, start_offset: int, length: int) -> None:
         """Find what the map has of a log with these ends; ``covered`` says from where the log must be read."""
@@ -123,7 +140,7 @@ class PagedKeyIndex:
         self._inline_bytes = 0
         self._changed, self._flushing, self._cached = {}, {}, OrderedDict()
         self._changed_order = SortedList()
-        self.changed_bytes = 0
+        self.changed_bytes = self._cached_bytes = 0
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -202,7 +219,7 @@ class PagedKeyIndex:
         is_inline = length <= value_inline_bytes_max and self._budget.take(length)
         self._inline_bytes += length if is_inline else 0
         self._forget(key, self.get(key))
-        self._removed.pop(key, None)
+        self._removed.discard(key)
         self._change(key, Slot(version, offset, length, bytes(value) if is_inline else None))
         self._keys += 1
         self.live_bytes += record_size(len(key), length)
@@ -213,9 +230,7 @@ class PagedKeyIndex:
             return
         self._forget(key, old)
         self._change(key, None)
-        self._removed[key] = None
-        if len(self._removed) > removed_keys_max:
-            self._removed.popitem(last=False)
+        self._removed.add(key)
 
     def _forget(self, key: bytes, old: Slot | None) -> None:
         if old is not None:
@@ -350,12 +365,13 @@ class PagedKeyIndex:
             for key in list(islice(self._flushing, keys_per_turn)):
                 slot = self._flushing.pop(key)
                 self.changed_bytes -= entry_bytes(key, slot)
-                self._drop(self._cached.pop(key, None))
+                if key in self._cached:
+                    self._uncache(key)
                 if key in self._changed:
                     self._drop(slot)
                 else:
                     self._changed_order.remove((self._order_key(key), key))
-                    self._cached[key] = slot
+                    self._put_in_cache(key, slot)
             self._trim()
             await asyncio.sleep(0)
 
@@ -365,18 +381,26 @@ class PagedKeyIndex:
                 self._inline_bytes += slot.value_length
             else:
                 slot.value = None
+        self._put_in_cache(key, slot)
+
+    def _put_in_cache(self, key: bytes, slot: Slot | None) -> None:
         self._cached[key] = slot
+        self._cached_bytes += len(key)
+
+    def _uncache(self, key: bytes) -> None:
+        self._drop(self._cached.pop(key))
+        self._cached_bytes -= len(key)
 
     def _trim(self) -> None:
         """Let the longest known keys go, but for those that pending updates need."""
         for _ in range(len(self._cached) - cached_keys_max + len(self._pins)):
             if len(self._cached) <= cached_keys_max:
                 return
-            key, slot = self._cached.popitem(last=False)
+            key = next(iter(self._cached))
             if key in self._pins:
-                self._cached[key] = slot
+                self._cached.move_to_end(key)
             else:
-                self._drop(slot)
+                self._uncache(key)
 
     def _drop(self, slot: Slot | None) -> None:
         """The slot is in no layer any more."""

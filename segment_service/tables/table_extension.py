@@ -64,6 +64,10 @@ from segment_service.tables.writer import append_batch
 
 tables_loaded_max: Final = 4_096
 """Tables whose index is in memory; beyond it the longest unused idle one is forgotten."""
+key_memory_bytes_max: Final = 512 * 1024 * 1024
+"""Memory of the keys of all tables, some 1.4 million; beyond it the longest unused idle tables are forgotten."""
+unused_looks_max: Final = 64
+"""Tables that are looked at to find one that is idle."""
 update_attempts_max: Final = 64
 """Attempts of an update that others overtake, before it gives up as ``Unavailable``."""
 open_attempts_max: Final = 64
@@ -87,13 +91,20 @@ class TableExtension:
         store: SegmentStore,
         inline_value_bytes_max: int = inline_bytes_max,
         maps: TableMapSource | None = None,
+        key_bytes_max: int = key_memory_bytes_max,
     ) -> None:
-        """``maps``: where the indexes of large tables go; ``None`` keeps all in memory."""
+        """``maps``: where the indexes of large tables go; ``None`` keeps all in memory. ``key_bytes_max``: memory of
+        the keys of all tables."""
         self._store = store
         self._budget = InlineBudget(inline_value_bytes_max)
         self._maps = maps
         self._pager = None if maps is None else Pager(store, maps, self._budget)
         self._fetches = ByteGate(fetch_bytes_max)
+        self.key_bytes_max = key_bytes_max
+        self.key_bytes = 0
+        """Memory of the keys of all tables, as of the last use of each."""
+        self.forgotten_total = 0
+        """Tables that were forgotten to make room for others: each is read again when it is used."""
         self._tables: OrderedDict[str, TableSegment] = OrderedDict()
         self._tables_of: dict[object, dict[TableSegment, None]] = {}
         """The same tables by their containers."""
@@ -292,6 +303,7 @@ class TableExtension:
             if table.is_fresh(info.length):
                 table.start_offset = max(table.start_offset, info.start_offset)
                 self._tables.move_to_end(segment)
+                self._make_room(table)
                 return table, info
             async with table.lock:
                 if self._tables.get(segment) is table:
@@ -359,6 +371,14 @@ class TableExtension:
             self._forget_unused()
         return table
 
+    def _make_room(self, used: TableSegment) -> None:
+        """Count what the last one in use takes, and forget others while all take too much."""
+        grown = used.index.memory_bytes - used.counted_bytes
+        used.counted_bytes += grown
+        self.key_bytes += grown
+        while self.key_bytes > self.key_bytes_max and self._forget_unused():
+            pass
+
     async def _page_out(self, table: TableSegment) -> None:
         """Let the table be opened again with its index in Tier 2, which is then made of its log."""
         async with table.lock:
@@ -386,15 +406,19 @@ class TableExtension:
             tables.pop(table, None)
             if not tables:
                 self._tables_of.pop(table.container, None)
+            self.key_bytes -= table.counted_bytes
+            table.counted_bytes = 0
         table.is_stale = True
         table.index.clear()
 
-    def _forget_unused(self) -> None:
-        """Forget the longest unused table, or none if all are in use."""
-        for table in itertools.islice(self._tables.values(), len(self._tables) - 1):
+    def _forget_unused(self) -> bool:
+        """Forget the longest unused table but for the one that was used last; whether one was idle."""
+        for table in itertools.islice(self._tables.values(), min(len(self._tables) - 1, unused_looks_max)):
             if not table.pending and not table.lock.locked() and not table.is_compacting:
                 self._forget(table)
-                return
+                self.forgotten_total += 1
+                return True
+        return False
 
 
 def _found_once(table: TableSegment, keys: Sequence[bytes], live: Mapping[bytes, Slot]) -> list[tuple[bytes, Slot]]:

@@ -99,6 +99,8 @@ class TableSegment:
         self._compacted_to = start_offset
         self.cuts: deque[tuple[int, int]] = deque()
         """Offsets at which the log may be cut, and its length with all that took the place of what lies below."""
+        self.counted_bytes = 0
+        """What the memory of the index counts as among that of all tables."""
         self.keys_max = 0
         """Keys from which on another attempt is made to bring the index to Tier 2; 0 before the first one."""
         self.lock = asyncio.Lock()

@@ -71,7 +71,8 @@ class World:
         failpoints.disarm_all()
         self.chunks.rates = FaultRates()
         await self.maps.open()
-        self.tables = TableExtension(self.store, self.rng.choice((0, 100, 1 << 20)), self.maps)
+        key_bytes_max = self.rng.choice((1_000, 1 << 20))
+        self.tables = TableExtension(self.store, self.rng.choice((0, 100, 1 << 20)), self.maps, key_bytes_max)
         if self.faults:
             self.chunks.rates = FaultRates(unavailable=0.03, unknown_done=0.03, unknown_lost=0.03, unknown_late=0.02)
 
