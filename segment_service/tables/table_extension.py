@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from pravega_common.errors import (
     BadOffset,
@@ -62,6 +63,9 @@ from segment_service.tables.paging import Pager
 from segment_service.tables.table_segment import TableIndex, TableSegment, Update
 from segment_service.tables.writer import append_batch
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 tables_loaded_max: Final = 4_096
 """Tables whose index is in memory; beyond it the longest unused idle one is forgotten."""
 key_memory_bytes_max: Final = 512 * 1024 * 1024
@@ -76,6 +80,26 @@ read_attempts_max: Final = 8
 """Attempts of a read whose values the compactor moves away."""
 fetch_bytes_max: Final = 64 * 1024 * 1024
 """Bytes of values that all requests of one extension fetch from segments at a time; the next request waits."""
+
+
+def _keeps_its_table(
+    call: Callable[Concatenate[TableExtension, str, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[TableExtension, str, P], Coroutine[Any, Any, T]]:
+    """A call whose table is not forgotten while it is under way, however much room others need: it would read the log
+    again and again."""
+
+    @functools.wraps(call)
+    async def counted(self: TableExtension, segment: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        users = self._users
+        users[segment] = users.get(segment, 0) + 1
+        try:
+            return await call(self, segment, *args, **kwargs)
+        finally:
+            users[segment] -= 1
+            if not users[segment]:
+                del users[segment]
+
+    return counted
 
 
 class TableExtension:
@@ -106,6 +130,8 @@ class TableExtension:
         self.forgotten_total = 0
         """Tables that were forgotten to make room for others: each is read again when it is used."""
         self._tables: OrderedDict[str, TableSegment] = OrderedDict()
+        self._users: dict[str, int] = {}
+        """The calls under way, by the segments of their tables."""
         self._tables_of: dict[object, dict[TableSegment, None]] = {}
         """The same tables by their containers."""
 
@@ -121,6 +147,7 @@ class TableExtension:
         updates = [AttributeUpdate(name, AttributeUpdateType.REPLACE, value) for name, value in values.items()]
         await self._store.create_segment(segment, updates)
 
+    @_keeps_its_table
     async def delete_table(self, segment: str, must_be_empty: bool) -> None:
         if not must_be_empty:
             # What it holds is not read: a damaged table could never be deleted.
@@ -148,6 +175,7 @@ class TableExtension:
                 return
         raise Unavailable(f"{segment}: the table's log changed {open_attempts_max} times before it was deleted")
 
+    @_keeps_its_table
     async def table_info(self, segment: str) -> TableInfo:
         table, info = await self._open(segment)
         return TableInfo(segment, info.start_offset, info.length, len(table.index), table.layout.key_length)
@@ -165,6 +193,7 @@ class TableExtension:
         conditions = [key for key in keys if key.version != NO_VERSION]
         await self._update(segment, [Update(key.key, None) for key in keys], conditions, expected_length)
 
+    @_keeps_its_table
     async def _update(
         self, segment: str, updates: list[Update], conditions: list[TableKey], expected_length: int
     ) -> list[int]:
@@ -211,6 +240,7 @@ class TableExtension:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
+    @_keeps_its_table
     async def get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry]:
         check_read(segment, len(keys), 0)
         for _ in range(read_attempts_max):
@@ -227,6 +257,7 @@ class TableExtension:
                 return [by_key.get(key) or TableEntry(key, b"", NOT_EXISTS) for key in keys]
         raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
 
+    @_keeps_its_table
     async def iterate(
         self, segment: str, count_max: int, continuation: bytes = b"", first_key: bytes = b"", last_key: bytes = b""
     ) -> EntriesPage:
@@ -242,6 +273,7 @@ class TableExtension:
                 return EntriesPage(tuple(entries), page[-1][0] if page else b"")
         raise Unavailable(f"{segment}: values moved away {read_attempts_max} times while they were read")
 
+    @_keeps_its_table
     async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage:
         for _ in range(read_attempts_max):
             table, info = await self._open(segment)
@@ -414,7 +446,8 @@ class TableExtension:
     def _forget_unused(self) -> bool:
         """Forget the longest unused table but for the one that was used last; whether one was idle."""
         for table in itertools.islice(self._tables.values(), min(len(self._tables) - 1, unused_looks_max)):
-            if not table.pending and not table.lock.locked() and not table.is_compacting:
+            is_used = table.name in self._users or table.pending or table.lock.locked() or table.is_compacting
+            if not is_used:
                 self._forget(table)
                 self.forgotten_total += 1
                 return True
