@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pravega_common.errors import PravegaError
+from pravega_common.invariants import check
 from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -32,6 +33,12 @@ batches_per_sink: Final = 5
 """After so many batches the next query has its turn, and the sink starts over (``pravega-spark sink forget``)."""
 queries: Final = 4
 """Records of sinks are kept for days, also of those that start over: so the drill has few."""
+remembered_names: Final = 65_536
+"""Names of segments of which a store remembers the container (``segment_service/store.py``): at the drill's pace they
+would take hours to come to that, and grow meanwhile."""
+names_per_call: Final = 4_096
+absent_number_min: Final = 1_000
+"""From this number on no segment is there: a stream's first segments have the lowest."""
 finish_time_max_s: Final = 30.0
 stop_time_max_s: Final = 120.0
 CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(2), RetentionPolicy.by_size(retained_bytes))
@@ -130,6 +137,13 @@ def commit_a_batch(manager: StreamManager, number: int) -> None:
         client.sets.forget(sink)
 
 
+def fill_names(manager: StreamManager) -> None:
+    """Have stores remember as many names as they ever do, of segments that are not there."""
+    for first in range(absent_number_min, remembered_names, names_per_call):
+        found = manager.client.segment_infos(SCOPE, STREAM, range(first, first + names_per_call))
+        check(not found, "segments were there whose names nobody had made up", segments=len(found))
+
+
 ROUNDS: Final[dict[str, tuple[Round, float]]] = {
     "plain events": (write_events, 0.5),
     "transactions": (end_transactions, 1.0),
@@ -175,6 +189,7 @@ class SoakLoad:
             manager.create_stream(SCOPE, STREAM, CONFIGURATION)
             manager.create_key_value_table(SCOPE, TABLE, primary_key_length=8)
             manager.create_reader_group(SCOPE, GROUP, [STREAM], refresh_time_ms=refresh_ms)
+            fill_names(manager)
         self.workers = [Repeater(name, controller_uri, *what) for name, what in ROUNDS.items()]
 
     def __enter__(self) -> SoakLoad:

@@ -76,7 +76,7 @@ def run(folder: Path, samples_wanted: int, period_s: float, tell: Callable[[str]
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/drill soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=20.0, help="of load (default 20)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of load (default 30)")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="write each sample there, one JSON object a line")
     args = parser.parse_args(arguments)
     if args.minutes < minutes_min:
