@@ -13,6 +13,9 @@ grown_share_min: Final = 0.05
 """Of growth between two thirds of a run; less is noise of an allocator, or of the moment of a sample."""
 grown_min: Final = 4.0
 """Of whatever is counted (MiB, KiB, entries, files): less is too little to tell from chance."""
+grown_entries_min: Final = 16.0
+"""Of the entries of a table: those of epochs that wait for retention come and go by a dozen, over minutes. What a round
+leaves behind comes to a hundred at least in a third of half an hour."""
 log_kib_min: Final = 2_048.0
 """A table's log is not compacted below 1 MiB (``segment_service/tables``), and its head goes with the next flush."""
 KEPT: Final = ("segment-store-0: RSS MiB", "redis: RSS MiB")
@@ -38,8 +41,9 @@ class Growth:
         made and freed in turn has a low point that stays."""
         if self.name in KEPT or (self.name.endswith("KiB") and self.last < log_kib_min):
             return False
+        least = grown_entries_min if self.name.endswith("entries") else grown_min
         return all(
-            after - before >= max(grown_min, before * grown_share_min)
+            after - before >= max(least, before * grown_share_min)
             for before, after in ((self.middle, self.last), (self.lowest_middle, self.lowest_last))
         )
 
