@@ -33,7 +33,7 @@ from segment_service.contracts.segment_storage import write_bytes_max
 from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.plog.cluster_registration import group_problems
 from segment_service.storage.s3_access import S3Access
-from segment_service.tables.table_extension import key_memory_bytes_max
+from segment_service.tables.table_extension import table_key_bytes_default
 from segment_service.traffic.busiest_streams import busiest_streams_default
 from segment_service.traffic.settings import TrafficSettings
 
@@ -54,7 +54,7 @@ class StoreSection(Section):
     refusals_per_peer_per_s: Annotated[int, Field(ge=1)] = refusals_per_peer_per_s_default
     local_socket: bool = True
     unflushed_bytes_max: Bytes = 256 * 1024 * 1024
-    table_key_bytes_max: Annotated[int, Field(ge=16 * 1024 * 1024)] = key_memory_bytes_max
+    table_key_bytes_max: Annotated[int, Field(ge=16 * 1024 * 1024)] = table_key_bytes_default
     metrics: OptionalAddress = ""
     metrics_streams_max: Annotated[int, Field(ge=0, le=1_000)] = busiest_streams_default
 

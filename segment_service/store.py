@@ -26,7 +26,7 @@ from segment_service.contracts.table_maps import TableMap
 
 container_marker_prefix: Final = "cluster/containers-"
 """Begin of the name, in Tier 2, of an object that says how many containers the cluster was made with."""
-_routes_cached_max: Final = 65_536
+routes_cached_max: Final = 65_536
 """Segment names whose container is remembered: 40 MiB at most, with names of this many characters."""
 _cached_name_chars_max: Final = 512
 """Longest name whose container is remembered. Longer ones that clients make up would fill the memory."""
@@ -43,7 +43,7 @@ class RoutedSegmentStore:
         self._registry = registry
         self._is_stale = is_stale
         self._container_count = container_count
-        self._cached_route = lru_cache(maxsize=_routes_cached_max)(self._computed_route)
+        self._cached_route = lru_cache(maxsize=routes_cached_max)(self._computed_route)
 
     def container_of(self, segment: str) -> SegmentContainer:
         """``ContainerNotHosted`` if it runs elsewhere."""

@@ -20,8 +20,6 @@ sorted_keys_per_turn: Final = 500
 """Keys that are sorted in one turn of the event loop: two or three milliseconds."""
 key_memory_bytes: Final = 350
 """Memory that a live key takes, beside the key itself and an inline value: its record, and its places in order."""
-removed_key_memory_bytes: Final = 150
-"""Memory that a removed key takes beside the key itself."""
 
 
 class InlineBudget:
@@ -90,8 +88,7 @@ class KeyIndex:
     @property
     def memory_bytes(self) -> int:
         """Memory of the keys, without inline values, which have a budget of their own."""
-        live = key_memory_bytes * len(self._slots) + self._key_bytes
-        return live + removed_key_memory_bytes * len(self._removed) + self._removed.bytes_used
+        return key_memory_bytes * len(self._slots) + self._key_bytes + self._removed.memory_bytes
 
     def is_resident(self, keys: Iterable[bytes]) -> bool:
         """Whether ``get`` can be asked: always, for everything is in memory."""

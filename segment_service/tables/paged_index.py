@@ -38,7 +38,6 @@ from segment_service.tables.key_index import (
     PageEntry,
     Slot,
     key_memory_bytes,
-    removed_key_memory_bytes,
     value_inline_bytes_max,
 )
 from segment_service.tables.removed_keys import RemovedKeys
@@ -103,8 +102,7 @@ class PagedKeyIndex:
     def memory_bytes(self) -> int:
         """As ``KeyIndex.memory_bytes``: of what changed, of what a flush is writing, and of the cache."""
         keys = len(self._changed) + len(self._flushing) + len(self._cached)
-        live = key_memory_bytes * keys + self.changed_bytes + self._cached_bytes
-        return live + removed_key_memory_bytes * len(self._removed) + self._removed.bytes_used
+        return key_memory_bytes * keys + self.changed_bytes + self._cached_bytes + self._removed.memory_bytes
 
     async def load(self, start_offset: int, length: int) -> None:
         """Find what the map has of a log with these ends; ``covered`` says from where the log must be read."""

@@ -9,6 +9,8 @@ removed_keys_max: Final = 2_000
 """Removed keys that are remembered for each table, to answer a conditional update of one with ``BadKeyVersion``."""
 removed_bytes_max: Final = 512 * 1024
 """Bytes of those keys, which may be long."""
+removed_key_memory_bytes: Final = 150
+"""Memory that a removed key takes beside the key itself."""
 
 
 class RemovedKeys:
@@ -21,6 +23,10 @@ class RemovedKeys:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    @property
+    def memory_bytes(self) -> int:
+        return removed_key_memory_bytes * len(self._keys) + self.bytes_used
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._keys

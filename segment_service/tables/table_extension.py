@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 tables_loaded_max: Final = 4_096
 """Tables whose index is in memory; beyond it the longest unused idle one is forgotten."""
-key_memory_bytes_max: Final = 512 * 1024 * 1024
+table_key_bytes_default: Final = 512 * 1024 * 1024
 """Memory of the keys of all tables, some 1.4 million; beyond it the longest unused idle tables are forgotten."""
 unused_looks_max: Final = 64
 """Tables that are looked at to find one that is idle."""
@@ -115,7 +115,7 @@ class TableExtension:
         store: SegmentStore,
         inline_value_bytes_max: int = inline_bytes_max,
         maps: TableMapSource | None = None,
-        key_bytes_max: int = key_memory_bytes_max,
+        key_bytes_max: int = table_key_bytes_default,
     ) -> None:
         """``maps``: where the indexes of large tables go; ``None`` keeps all in memory. ``key_bytes_max``: memory of
         the keys of all tables."""

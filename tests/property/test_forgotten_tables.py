@@ -56,9 +56,7 @@ class Worker:
 
     async def _iterate(self, table: str, _: list[bytes]) -> None:
         mine, position = {}, b""
-        while page := await self._tables.iterate(table, 7, position):
-            if not page.entries:
-                break
+        while (page := await self._tables.iterate(table, 7, position)).entries:
             found = {one.key: bytes(one.value) for one in page.entries}
             mine.update({key: value for key, value in found.items() if key.startswith(b"%d-" % self._number)})
             position = page.continuation

@@ -12,7 +12,7 @@ from tests.drills.soak.samples import Sample
 grown_share_min: Final = 0.05
 """Of growth between two thirds of a run; less is noise of an allocator, or of the moment of a sample."""
 grown_min: Final = 4.0
-"""Of whatever is counted (MiB, KiB, entries, files): less is too little to tell from chance."""
+"""Of whatever else is counted (MiB, KiB, files): less is too little to tell from chance."""
 grown_entries_min: Final = 16.0
 """Of the entries of a table: those of epochs that wait for retention come and go by a dozen, over minutes. What a round
 leaves behind comes to a hundred at least in a third of half an hour."""

@@ -15,6 +15,7 @@ from pravega_common.model.transaction_sets import SetMember, SetState, Sink
 from pravega_streams.event.transaction import Transaction, TransactionalWriter
 from pravega_streams.stream_manager import StreamManager
 from pravega_streams.table.key_value_table import CompositeKey
+from segment_service.store import routes_cached_max
 from tests.support.eventually import eventually_blocking
 
 SCOPE: Final = "soak"
@@ -33,9 +34,6 @@ batches_per_sink: Final = 5
 """After so many batches the next query has its turn, and the sink starts over (``pravega-spark sink forget``)."""
 queries: Final = 4
 """Records of sinks are kept for days, also of those that start over: so the drill has few."""
-remembered_names: Final = 65_536
-"""Names of segments of which a store remembers the container (``segment_service/store.py``): at the drill's pace they
-would take hours to come to that, and grow meanwhile."""
 names_per_call: Final = 4_096
 absent_number_min: Final = 1_000
 """From this number on no segment is there: a stream's first segments have the lowest."""
@@ -138,8 +136,9 @@ def commit_a_batch(manager: StreamManager, number: int) -> None:
 
 
 def fill_names(manager: StreamManager) -> None:
-    """Have stores remember as many names as they ever do, of segments that are not there."""
-    for first in range(absent_number_min, remembered_names, names_per_call):
+    """Have stores remember as many names as they ever do, of segments that are not there: at the drill's pace it would
+    take hours to come to that, and memory grow meanwhile."""
+    for first in range(absent_number_min, routes_cached_max, names_per_call):
         found = manager.client.segment_infos(SCOPE, STREAM, range(first, first + names_per_call))
         check(not found, "segments were there whose names nobody had made up", segments=len(found))
 

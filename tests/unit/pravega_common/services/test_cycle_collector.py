@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from pravega_common.services.cycle_collector import CycleCollector, full_periods_min, period_s
+from tests.support.collector_thresholds import thresholds_of_collector
 from tests.support.fakes.clock import ManualClock
 
 
@@ -21,28 +22,31 @@ class Node:
 
 @pytest.fixture(autouse=True)
 def seldom() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 2, 1_000_000)
-    gc.collect()  # what other tests made counts no more
-    yield
-    gc.set_threshold(*before)
+    with thresholds_of_collector(1_000_000, 2, 1_000_000):
+        yield
 
 
-async def test_young_cycles_go_after_the_period() -> None:
-    clock = ManualClock()
-    collector = CycleCollector(clock)
-    await collector.start()
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(autouse=True)
+async def collector(clock: ManualClock) -> AsyncIterator[CycleCollector]:
+    made = CycleCollector(clock)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_young_cycles_go_after_the_period(clock: ManualClock) -> None:
     node = weakref.ref(Node())
     assert node() is not None
     await clock.advance(period_s)
     assert node() is None
-    await collector.stop()
 
 
-async def test_older_ones_go_with_the_threshold_of_their_generation() -> None:
-    clock = ManualClock()
-    collector = CycleCollector(clock)
-    await collector.start()
+async def test_older_ones_go_with_the_threshold_of_their_generation(clock: ManualClock) -> None:
     held = Node()
     node = weakref.ref(held)
     await clock.advance(period_s)
@@ -52,13 +56,9 @@ async def test_older_ones_go_with_the_threshold_of_their_generation() -> None:
     for _ in range(4):
         await clock.advance(period_s)
     assert node() is None
-    await collector.stop()
 
 
-async def test_what_lived_long_goes_once_something_was_dropped() -> None:
-    clock = ManualClock()
-    collector = CycleCollector(clock)
-    await collector.start()
+async def test_what_lived_long_goes_once_something_was_dropped(clock: ManualClock, collector: CycleCollector) -> None:
     for _ in range(2):
         held = Node()
         node = weakref.ref(held)
@@ -70,13 +70,9 @@ async def test_what_lived_long_goes_once_something_was_dropped() -> None:
         collector.note_dropped()
         await clock.advance(period_s)
         assert node() is None
-    await collector.stop()
 
 
-async def test_everything_is_collected_seldom() -> None:
-    clock = ManualClock()
-    collector = CycleCollector(clock)
-    await collector.start()
+async def test_everything_is_collected_seldom(clock: ManualClock, collector: CycleCollector) -> None:
     looked = 0
 
     def count(phase: str, info: dict[str, int]) -> None:
@@ -91,4 +87,3 @@ async def test_everything_is_collected_seldom() -> None:
     finally:
         gc.callbacks.remove(count)
     assert looked == 3
-    await collector.stop()

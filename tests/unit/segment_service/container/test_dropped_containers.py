@@ -12,6 +12,7 @@ import pytest
 from pravega_common.services import cycle_collector
 from pravega_common.wire import commands as wire
 from segment_service.__main__ import collector_thresholds
+from tests.support.collector_thresholds import thresholds_of_collector
 from tests.support.eventually import eventually
 from tests.support.store_in_process import running_store
 
@@ -20,10 +21,8 @@ SEGMENT = "scope/stream/0.#epoch.0"
 
 @pytest.fixture(autouse=True)
 def as_in_a_store() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(*collector_thresholds)
-    yield
-    gc.set_threshold(*before)
+    with thresholds_of_collector(*collector_thresholds):
+        yield
 
 
 async def test_a_container_that_moved_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

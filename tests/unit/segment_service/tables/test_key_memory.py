@@ -8,8 +8,9 @@ import pytest
 
 from segment_service.contracts.table_store import TableEntry, TableKey
 from segment_service.tables import paged_index
-from segment_service.tables.key_index import InlineBudget, KeyIndex, key_memory_bytes, removed_key_memory_bytes
+from segment_service.tables.key_index import InlineBudget, KeyIndex, key_memory_bytes
 from segment_service.tables.paged_index import PagedKeyIndex
+from segment_service.tables.removed_keys import removed_key_memory_bytes
 from segment_service.tables.table_extension import TableExtension
 from tests.support.fakes.segment_store import InMemorySegmentStore
 from tests.support.fakes.table_maps import TableMaps
