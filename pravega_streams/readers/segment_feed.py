@@ -30,6 +30,8 @@ read_time_max_s: Final = 120.0
 """How long a segment goes unread, over as many stores and connections as it takes, before the reader gets the error."""
 retry_delay_min_s: Final = 0.02
 retry_delay_max_s: Final = 2.0
+end_looked_for_after_s: Final = 1.0
+"""A read of a place of which nobody said that the segment has it looks for the segment's end after this time."""
 probe_after_s: Final = 10.0
 """A read waits at the tail without a limit. After this time without anything on its connection that is tried, once for
 all reads that wait on it."""
@@ -56,11 +58,15 @@ class SegmentReads:
         """The connections that one of their reads tries now, for all of them."""
         self._probe_s = probe_s
 
-    async def read(self, segment: str, offset: int, length: int) -> c.SegmentRead:
-        """Wait for bytes at an offset, or for the end of the segment."""
+    async def read(self, segment: str, offset: int, length: int, *, is_reached: bool = True) -> c.SegmentRead:
+        """Wait for bytes at an offset, or for the end of the segment.
+
+        ``is_reached``: whether the segment is known to have all bytes in front of the offset. If not, and it has not,
+        the read is ``DataCorruption``: it would wait for what others write, and begin within their events.
+        """
         connection = await self._take_place(await self.resolver.resolve(segment))
         try:
-            reply = await self._answer(connection, segment, offset, length)
+            reply = await self._answer(connection, segment, offset, length, is_reached)
         finally:
             self._give_place_back(connection)
         failure = error_of(reply, segment)
@@ -87,12 +93,18 @@ class SegmentReads:
         if not self._waiting[connection]:
             del self._waiting[connection]
 
-    async def _answer(self, connection: WireConnection, segment: str, offset: int, length: int) -> c.Command:
+    async def _answer(
+        self, connection: WireConnection, segment: str, offset: int, length: int, is_reached: bool
+    ) -> c.Command:
         token = await self.resolver.token(segment)
         answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, token, rid)))
+        wait_s = self._probe_s if is_reached else end_looked_for_after_s
         try:
-            while not (await asyncio.wait({answer}, timeout=self._probe_s))[0]:
+            while not (await asyncio.wait({answer}, timeout=wait_s))[0]:
+                if not is_reached:
+                    is_reached = await self.require_reached(segment, offset)
                 await self._probe(connection, segment)
+                wait_s = self._probe_s
             return answer.result()
         finally:
             answer.cancel()
@@ -116,9 +128,26 @@ class SegmentReads:
         answer = asyncio.ensure_future(connection.call(lambda rid: c.GetStreamSegmentInfo(rid, segment, token)))
         return await answer_of_owner(answer, self.resolver, segment, connection.endpoint)
 
-    async def require_written(self, segment: str, offset: int) -> None:
-        """``DataCorruption`` if the segment was sealed with fewer bytes: its store, as a real one, closes
-        the connection of such a read, with all that wait on it. Nothing is said where the store gives no answer."""
+    async def require_reached(self, segment: str, offset: int) -> bool:
+        """Whether the segment has all bytes in front of an offset; False where no store says so in time.
+
+        ``DataCorruption`` if it has fewer. A store, as a real one, leaves a read behind the end of an open segment
+        waiting, and closes the connection of one behind the end of a sealed segment, with all that wait on it.
+        """
+        length = await self._length(segment)
+        if length is not None and length < offset:
+            # Once more by its owner of now: a store that lost the segment may know less of it.
+            self.resolver.forget(segment)
+            length = await self._length(segment)
+        if length is not None and length < offset:
+            raise DataCorruption(
+                f"{segment}: the reader stands at offset {offset} of a segment of {length} bytes: "
+                "another stream has its name, or the cluster lost what was read; reset the reader group"
+            )
+        return length is not None
+
+    async def _length(self, segment: str) -> int | None:
+        """The offset behind the last byte; None where no store says so in time."""
         try:
             async with asyncio.timeout(probe_time_max_s):
                 connection = await self._take_place(await self.resolver.resolve(segment))
@@ -127,12 +156,8 @@ class SegmentReads:
                 finally:
                     self._give_place_back(connection)
         except (TimeoutError, PravegaError):
-            return
-        if isinstance(info, c.StreamSegmentInfo) and info.is_sealed and info.write_offset < offset:
-            raise DataCorruption(
-                f"{segment}: the reader stands at offset {offset} of a sealed segment of {info.write_offset} bytes: "
-                "another stream has its name, or the cluster lost what was read; reset the reader group"
-            )
+            return None
+        return info.write_offset if isinstance(info, c.StreamSegmentInfo) else None
 
     def close(self) -> None:
         for pool in self._pools:
@@ -165,6 +190,8 @@ class SegmentFeed:
         self._missing = 0
         self._next: memoryview | None = None
         self._fetched_to = offset
+        self._is_reached = False
+        """Whether the store that is read from has said that the segment goes up to there."""
         self._has_ended = end is not None and offset >= end
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -182,6 +209,7 @@ class SegmentFeed:
         """Begin again at an offset, without what was fetched."""
         self.stop()
         self.offset = self._fetched_to = offset
+        self._is_reached = False
         self._buffer, self._parts, self._missing, self._next = memoryview(b""), [], 0, None
         self._has_ended = self._end is not None and offset >= self._end
         self.start()
@@ -294,8 +322,10 @@ class SegmentFeed:
         while True:
             began_s = self._clock.monotonic_s()
             try:
-                reply = await self._reads.read(self.segment, self._fetched_to, length)
+                is_reached = self._is_reached or not self._fetched_to
+                reply = await self._reads.read(self.segment, self._fetched_to, length, is_reached=is_reached)
                 if len(reply.data) or reply.end_of_segment:
+                    self._is_reached = True
                     return reply
                 failure: PravegaError = Unavailable(f"{self.segment}: the store answered a read without bytes")
             except (SegmentTruncated, SegmentNotFound):
@@ -304,8 +334,9 @@ class SegmentFeed:
                 if not error.may_be_repeated(idempotent=True):
                     raise
                 failure = error
+            self._is_reached = False
             if has_failed and isinstance(failure, UnknownOutcome):
-                await self._reads.require_written(self.segment, self._fetched_to)
+                await self._reads.require_reached(self.segment, self._fetched_to)
             has_failed = True
             now_s = self._clock.monotonic_s()
             if now_s - began_s > read_time_max_s / 2:

@@ -310,7 +310,7 @@ async def test_a_lost_connection_costs_and_repeats_nothing(
 
 
 async def test_a_fault_of_the_program_is_not_waited_out(group: ReaderGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def faulty(self: object, segment: str, offset: int, length: int) -> None:
+    async def faulty(self: object, segment: str, offset: int, length: int, *, is_reached: bool) -> None:
         raise ZeroDivisionError("a fault of the program")
 
     monkeypatch.setattr(segment_feed.SegmentReads, "read", faulty)
@@ -421,11 +421,28 @@ async def test_a_place_behind_the_end_of_a_sealed_segment_is_told_and_not_waited
     await segments.seal(S0)
     await group.reset({(SCOPE, STREAM): {0: 5_000}})
     async with await group.create_reader("late") as reader:
-        with pytest.raises(DataCorruption, match=r"at offset 5000 of a sealed segment of 13 bytes: .* reset the"):
+        with pytest.raises(DataCorruption, match=r"at offset 5000 of a segment of 13 bytes: .* reset the"):
             await take(reader, 1)
     await group.reset({(SCOPE, STREAM): {0: 0}})
     async with await group.create_reader("reset") as reader:
         assert await take(reader, 1) == [b"event"]
+
+
+async def test_a_place_behind_the_end_of_an_open_segment_is_told_and_not_waited_for(
+    group: ReaderGroup, segments: InMemorySegmentStore
+) -> None:
+    """As in a stream that was made again under the name: bytes up to there would be another stream's, unread."""
+    await segments.append(S0, [framed(b"event")])
+    await group.reset({(SCOPE, STREAM): {0: 5_000}})
+    async with await group.create_reader("late") as reader:
+        with pytest.raises(DataCorruption, match=r"at offset 5000 of a segment of 13 bytes: .* reset the"):
+            await take(reader, 1)
+    await group.reset({(SCOPE, STREAM): {0: 13}})
+    async with await group.create_reader("at-the-end") as reader:
+        waiting = asyncio.create_task(take(reader, 1))
+        await asyncio.sleep(segment_feed.end_looked_for_after_s * 1.5)  # It has looked for the end by then.
+        await segments.append(S0, [framed(b"next")])
+        assert await waiting == [b"next"]
 
 
 async def test_a_reader_goes_on_behind_what_was_truncated(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
