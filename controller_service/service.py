@@ -91,6 +91,7 @@ from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
 from pravega_common.services.cluster.factory import make_cpo
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY, Member
 from pravega_common.services.http_connections import ConnectionLimits
 from pravega_common.services.logs import LogSection, set_up_log
@@ -145,7 +146,7 @@ class Backends:
     hosts: Hosts
     tables: VersionedStore
     access: SegmentAccess
-    clock: Clock
+    clock: OracleClock
     random: Random
     services: Sequence[Service] = ()
     clients: WireClients | None = None
@@ -181,6 +182,7 @@ class Controller(Service):
             lambda: self.transactions.blocked,
             self.loop_lag,
             lambda: problems_of(self.tls),
+            clock.problem,
         )
         self.health = HealthRegistry(self.judge)
         self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
@@ -199,12 +201,14 @@ class Controller(Service):
             listener=CommitMarks(self.marks),
             again=self._again,
             live_owners=self.membership.live_ids,
+            is_time_right=clock.is_right,
         )
         self.sets = TransactionSetService(
             transactions=self.transactions,
             store=backends.tables,
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
+            is_time_right=clock.is_right,
         )
         self.known_sinks = KnownSinks(self.sets.record_of, clock)
         transactions = self.transactions
@@ -290,7 +294,15 @@ class Controller(Service):
         retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, heard_of)
         expiry = HistoryExpiry(self.store, self.transactions.records, self.config.retention.history_ms)
         steps = (retention.apply_to, expiry.apply_to)
-        return RetentionJob(self.store, steps, self.member_id, self.membership.live_ids, self.backends.clock, period_ms)
+        return RetentionJob(
+            self.store,
+            steps,
+            self.member_id,
+            self.membership.live_ids,
+            self.backends.clock,
+            period_ms,
+            self.backends.clock.is_right,
+        )
 
     def _make_stream_watermarks(self) -> StreamWatermarks | None:
         revisions, workflows = self.backends.revisions, self.parts.workflows
@@ -463,12 +475,13 @@ class Controller(Service):
             await self.membership.publish(Member(host, self.grpc.port, self.member_id))
 
 
-def make_backends(config: ControllerConfig, clock: Clock, random: Random) -> Backends:
+def make_backends(config: ControllerConfig, machine: Clock, random: Random) -> Backends:
     """The real ones: the oracle in Redis or a file, and segment stores over the wire."""
+    clock = OracleClock(machine)
     cpo = make_cpo(
         config.cluster.cpo,
         allow_unsafe_redis=config.cluster.allow_unsafe_redis,
-        clock=clock,
+        clock=machine,
         access=config.redis.access(),
     )
     tokens = config.security.tokens(clock, f"controller {config.controller.id}".strip())

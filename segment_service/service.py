@@ -11,6 +11,7 @@ from typing import Final
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.cycle_collector import CycleCollector
 from pravega_common.services.latency import LatencyCounts
@@ -132,6 +133,8 @@ class SegmentStoreProcess(Service):
         self._parts = parts or real_parts(config)
         self._incarnation = secrets.token_hex(8)
         clock = self._parts.clock
+        self._clock = OracleClock(clock)
+        """For tokens, whose times other machines wrote."""
         self._tier2 = MeasuredChunkStorage(self._parts.chunks, clock)
         self._tier2_probe = Tier2Probe(self._tier2, clock)
         self._loop_lag = LoopLag(clock)
@@ -168,7 +171,7 @@ class SegmentStoreProcess(Service):
         self.registry.on_removed = lambda gone: self.spawn(self.tables.container_gone(gone), "forget-tables")
         self._tls = make_server_tls(config.tls, self._parts.clock)
         self._tls_context = None if self._tls is None else self._tls.context
-        self._tokens = config.security.tokens(self._parts.clock, f"segment-store {config.store.id}".strip())
+        self._tokens = config.security.tokens(self._clock, f"segment-store {config.store.id}".strip())
         self.open_files = raise_open_files(config.store.connections_max)
         self.wire = self._make_wire_server()
         self._traffic: TrafficMonitor | None = None
@@ -201,7 +204,7 @@ class SegmentStoreProcess(Service):
             self.back_pressure,
             host=host,
             port=port,
-            clock=self._parts.clock,
+            clock=self._clock,
             connections_max=self.open_files.connections_max,
             connections_per_peer_max=settings.connections_per_peer_max,
             refusals_per_peer_per_s=settings.refusals_per_peer_per_s,
@@ -257,7 +260,7 @@ class SegmentStoreProcess(Service):
             parts.cpo,
             self.registry,
             self._make_container,
-            parts.clock,
+            self._clock,
             self._load,
             self.health.problems,
             self._starts,
@@ -363,7 +366,9 @@ class SegmentStoreProcess(Service):
 
     def _place(self) -> ClusterPlace | None:
         manager = self._manager
-        return None if manager is None else ClusterPlace(manager.lease_left_s, manager.not_serving)
+        if manager is None:
+            return None
+        return ClusterPlace(manager.lease_left_s, manager.not_serving, self._clock.problem())
 
     @property
     def published(self) -> tuple[str, int]:

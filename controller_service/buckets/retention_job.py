@@ -34,9 +34,11 @@ class RetentionJob(BucketJob[RetainedStream]):
         live_ids: Callable[[], Awaitable[set[str]]],
         clock: Clock,
         period_ms: int,
+        is_time_right: Callable[[], bool] = lambda: True,
     ) -> None:
         """``steps``: what is done for a stream, and whether a later run has to look at it again. One read of the stream
-        suffices for all of them as long as nothing is due; one that fails keeps none of the others away."""
+        suffices for all of them as long as nothing is due; one that fails keeps none of the others away.
+        ``is_time_right``: whether this controller's time of day is that of the cluster."""
         super().__init__(
             "retention",
             member_id,
@@ -48,8 +50,12 @@ class RetentionJob(BucketJob[RetainedStream]):
         )
         self._store = store
         self._steps = tuple(steps)
+        self._is_time_right = is_time_right
 
     async def look_after(self, entry: RetainedStream) -> None:
+        """Does nothing by a time of day that is not the cluster's: what is truncated is gone for good."""
+        if not self._is_time_right():
+            return
         scope, stream, stream_id, version = entry
         self._store.note_id(scope, stream, stream_id)
         try:
@@ -77,7 +83,10 @@ class RetentionJob(BucketJob[RetainedStream]):
         self.log.warning("retention of a stream failed", stream=f"{scope}/{stream}", error=repr(error))
 
     async def pages(self) -> AsyncIterator[list[RetainedStream]]:
-        """The streams of the index, a page at a time."""
+        """The streams of the index, a page at a time; none while the time of day is not the cluster's."""
+        if not self._is_time_right():
+            self.log.warning("the clock is not that of the cluster: nothing is truncated or forgotten for its age")
+            return
         if not await self._store.retained.is_complete():
             await self._index_all()
         async for page in self._store.retained.pages():

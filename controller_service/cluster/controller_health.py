@@ -26,6 +26,8 @@ class ControllerHealth:
     loop_lag: LoopLag
     certificate: Callable[[], Sequence[Problem]] = tuple
     """The problems of the certificate that the controller serves."""
+    clock: Callable[[], Problem | None] = lambda: None
+    """The problem of a time of day that differs from the control plane oracle's."""
 
     @property
     def is_alive(self) -> bool:
@@ -57,6 +59,9 @@ class ControllerHealth:
         if late is not None:
             yield late
         yield from self.certificate()
+        differs = self.clock()
+        if differs is not None:
+            yield differs
 
 
 def _some(names: Sequence[str]) -> str:

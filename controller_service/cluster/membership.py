@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pravega_common.errors import PravegaError
-from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import CONTROLLER_KIND, Member
 
 renewals_per_lease = 3
@@ -15,7 +15,9 @@ class Membership(Service):
     """Keeps the lease of ``member_id`` alive until stopped. A lost oracle stops nothing: others may then take this
     controller for dead and adopt its requests, which every handler allows."""
 
-    def __init__(self, cpo: ControlPlaneOracle, member_id: str, member: Member, lease_ms: int, clock: Clock) -> None:
+    def __init__(
+        self, cpo: ControlPlaneOracle, member_id: str, member: Member, lease_ms: int, clock: OracleClock
+    ) -> None:
         super().__init__("membership")
         self.member_id = member_id
         self._cpo = cpo
@@ -53,8 +55,11 @@ class Membership(Service):
 
     async def _renew(self) -> None:
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
-        await self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, self._member.to_payload(), self._lease_ms)
+        asked_ms = self._clock.machine_ms()
+        payload = self._member.to_payload()
+        oracle_ms = await self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, payload, self._lease_ms)
         self._lease_ends_s = asked_s + self._lease_ms / 1000
+        self._clock.note(asked_ms, oracle_ms)
 
     async def _keep(self) -> None:
         while True:

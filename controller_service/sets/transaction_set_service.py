@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,13 +119,17 @@ class TransactionSetService(Service):
         store: VersionedStore,
         clock: Clock,
         kept_ms: int = record_kept_ms,
+        is_time_right: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``kept_ms``: how long the record of a sink is kept that is not used. ``is_time_right``: whether this
+        controller's time of day is that of the cluster; nothing ends for its age while it is not."""
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
         self._index = SinkIndex(store, self._sinks, kept_ms)
         self._janitor = RegistrationJanitor(self._sinks)
         self._members = MemberTransactions(transactions, self)
         self._clock = clock
+        self._is_time_right = is_time_right
         self._finishing: dict[tuple[str, int], asyncio.Future[None]] = {}
         """Sets that this controller makes readable: done once each is, or is left to others."""
         transactions.attach_sets(self)
@@ -519,8 +523,9 @@ class TransactionSetService(Service):
                 await all_ended(map(self._try_sweep, looked_at))
                 looked_at = []
         await all_ended(map(self._try_sweep, looked_at))
-        await self._index.forget_expired(self._now())
-        await self._janitor.look(self._now())
+        if self._is_time_right():
+            await self._index.forget_expired(self._now())
+            await self._janitor.look(self._now())
 
     async def _try_sweep(self, found: IndexedSink) -> None:
         try:
@@ -536,7 +541,7 @@ class TransactionSetService(Service):
         record, now_ms = found.record, self._now()
         pending, last = record.pending, record.last
         if pending is not None:
-            if now_ms - pending.started_ms > pending_max_ms:
+            if now_ms - pending.started_ms > pending_max_ms and self._is_time_right():
                 detail = f"pending for more than {pending_max_ms} ms"
                 taken = transaction_set.step(record, transaction_set.Refuse(pending.sequence, detail, now_ms))
                 if await self._write(key, found, taken.record) is not None:
@@ -545,7 +550,8 @@ class TransactionSetService(Service):
         if last is not None and (last.state is not SetRecordState.FINISHED or record.decided_batches):
             self._start_finishing(key, last)
             return
-        await self._clear_silent(key, record, now_ms)
+        if self._is_time_right():
+            await self._clear_silent(key, record, now_ms)
 
     async def _clear_silent(self, key: str, record: SinkRecord, now_ms: int) -> None:
         """Take undecided batches off the list whose tasks went silent long enough ago for their transactions to end."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -39,9 +39,11 @@ completed_shards: Final = 16
 
 
 class CompletedStore:
-    def __init__(self, store: VersionedStore, clock: Clock) -> None:
+    def __init__(self, store: VersionedStore, clock: Clock, is_time_right: Callable[[], bool] = lambda: True) -> None:
+        """``is_time_right``: whether this controller's time of day is that of the cluster."""
         self._store = store
         self._clock = clock
+        self._is_time_right = is_time_right
         self._batches = CompletedBatches()
         """The spans as this controller saw them last; for writing only."""
         self._log = structlog.get_logger(service="transactions")
@@ -98,12 +100,15 @@ class CompletedStore:
     async def _current(self) -> CompletedBatches:
         """The spans, of which the last takes new entries; begins one, and drops what is too old, when its time came.
 
-        A span that a former version began keeps its one table.
+        By a time of day that is not the cluster's only the first one begins. A span that a former version began keeps
+        its one table.
         """
         today = self._clock.wall_ms() // completed_batch_ms
         if self._batches.numbers and today <= self._batches.numbers[-1]:
             return self._batches
         batches, version = await self._read()
+        if batches.numbers and not self._is_time_right():
+            return batches
         if not batches.numbers or today > batches.numbers[-1]:
             batches = CompletedBatches((*batches.numbers, today), min(batches.sharded_from, today))
             await all_ended(map(self._store.create_table, _tables_of(batches, today)))

@@ -76,12 +76,13 @@ Change = tuple[uuid.UUID, ActiveTransaction, int]
 
 
 class TransactionStore:
-    def __init__(self, streams: StreamStore) -> None:
+    def __init__(self, streams: StreamStore, is_time_right: Callable[[], bool] = lambda: True) -> None:
+        """``is_time_right``: whether this controller's time of day is that of the cluster."""
         self.streams = streams
         self._store = streams.tables
         self._clock = streams.clock
         self._tables: OrderedDict[tuple[str, str], StreamTables] = OrderedDict()
-        self._completed = CompletedStore(self._store, self._clock)
+        self._completed = CompletedStore(self._store, self._clock, is_time_right)
 
     async def start(self) -> None:
         """Create the cluster's table. Idempotent."""

@@ -14,9 +14,9 @@ from typing import Final
 
 from pravega_common.errors import PravegaError
 from pravega_common.invariants import InvariantViolation
-from pravega_common.runtime.clock import Clock
 from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.cluster.cpo import Assignment, ControlPlaneOracle
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.problems import LEASE_LOST, Problem
@@ -57,7 +57,7 @@ class ContainerManager(Service):
         cpo: ControlPlaneOracle,
         registry: ContainerRegistry,
         make_container: Callable[[int], SegmentContainer],
-        clock: Clock,
+        clock: OracleClock,
         load: Callable[[], StoreLoad | None] = lambda: None,
         problems: Callable[[], Sequence[Problem]] = tuple,
         starts: StartCounts | None = None,
@@ -141,10 +141,12 @@ class ContainerManager(Service):
             tuple(problem for problem in self._problems() if problem.code != LEASE_LOST),
         )
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
-        await self._cpo.renew_lease(
+        asked_ms = self._clock.machine_ms()
+        oracle_ms = await self._cpo.renew_lease(
             SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms
         )
         self._lease_ends_s = asked_s + self._config.lease_ms / 1000
+        self._clock.note(asked_ms, oracle_ms)
 
     async def _keep_lease(self) -> None:
         pause_s = self._config.lease_ms / 1000 / renewals_per_lease

@@ -31,6 +31,8 @@ class ClusterPlace:
 
     lease_left_s: float
     not_serving: Mapping[int, Mapping[str, str]]
+    clock: Problem | None = None
+    """The problem of a time of day that differs from the control plane oracle's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class StoreHealth:
             number, state = min(starting.items())
             text = f"{_containers(starting)} not running yet; {number} waits for: {state.get('waits_for', '')}"
             yield Problem("container-starting", text[: 2 * reason_chars_max], _WAIT, stops_work=True)
+        if place.clock is not None:
+            yield place.clock
 
     def _tier1(self) -> Iterator[Problem]:
         waiting = {one.container_id: one.durable_log.unanswered_s for one in self.registry}

@@ -15,6 +15,7 @@ from controller_service.service import Backends, Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import VersionedStore
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import Member
 from pravega_common.services.cluster.store_load import StoreLoad
 from tests.support.fakes.cpo import InMemoryCPO
@@ -52,6 +53,7 @@ class ControllerParts:
 
     clock: Clock = field(default_factory=SystemClock)
     cpo: InMemoryCPO = field(default_factory=InMemoryCPO)
+    """Its time of day is that of ``clock``, unless a test sets another one."""
     tables: VersionedStore = field(default_factory=InMemoryVersionedStore)
     access: InMemorySegmentAccess = field(default_factory=InMemorySegmentAccess)
     faulty_access: SegmentAccess | None = None
@@ -62,6 +64,9 @@ class ControllerParts:
     """With them, controllers read their internal streams."""
     revisions: RevisionedSegments | None = None
     """With it, controllers make watermarks."""
+
+    def __post_init__(self) -> None:
+        self.cpo.time_of_day = self.clock
 
     def controller(
         self, *, security: dict[str, Any] | None = None, log: dict[str, Any] | None = None, **settings: Any
@@ -76,7 +81,7 @@ class ControllerParts:
             self.hosts,
             self.tables,
             access,
-            self.clock,
+            OracleClock(self.clock),
             self.random,
             clients=self.clients,
             revisions=self.revisions,

@@ -240,8 +240,14 @@ class Instance:
             listener=CommitMarks(WriterMarks(self.streams)),
             again=again,
             live_owners=world.live_owners,
+            is_time_right=lambda: world.is_time_right,
         )
-        self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
+        self.sets = TransactionSetService(
+            transactions=self.transactions,
+            store=store,
+            clock=world.clock,
+            is_time_right=lambda: world.is_time_right,
+        )
         queue, streams = self.queue, self.streams
         removal = StreamRemoval(streams, segments, self.transactions, again)
         self.create = CreateStream(streams, segments, queue, removal)
@@ -289,6 +295,8 @@ class World:
         self.cpo = InMemoryCPO(self.clock)
         self.streams = StreamStore(self.store, self.clock, self.new_id)
         self.live: set[str] = set()
+        self.is_time_right = True
+        """Whether the controllers' time of day is that of the cluster."""
         self._names = itertools.count(1)
         self.instances: list[Instance] = []
 

@@ -115,8 +115,11 @@ class ControlPlaneOracle(Protocol):
 
     # Membership
 
-    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> None:
-        """Take or renew a membership for ``ttl_ms`` from now; the payload (JSON) replaces the earlier one."""
+    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
+        """Take or renew a membership for ``ttl_ms`` from now; the payload (JSON) replaces the earlier one.
+
+        Returns the oracle's time of day meanwhile, in milliseconds since 1970.
+        """
         ...
 
     async def release_lease(self, kind: str, member_id: str) -> None: ...

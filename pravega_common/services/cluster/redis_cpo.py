@@ -150,7 +150,7 @@ for _, member in ipairs(old) do
   redis.call('ZREM', KEYS[1], member)
   redis.call('HDEL', KEYS[2], member)
 end
-return 1"""
+return now"""
 )
 
 _RELEASE_LEASE = Script(
@@ -324,10 +324,12 @@ class RedisCPO:
         if verdict == b"conflict":
             raise VersionConflict(f"container {container_id}: metadata plog is {value.decode()}, not {expected}")
 
-    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> None:
+    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         text = payload_to_json(payload)
-        await self._change(
-            _RENEW_LEASE, self._lease_keys(kind), checked_name("member", member_id), text, checked_ttl_ms(ttl_ms)
+        return int(
+            await self._change(
+                _RENEW_LEASE, self._lease_keys(kind), checked_name("member", member_id), text, checked_ttl_ms(ttl_ms)
+            )
         )
 
     async def release_lease(self, kind: str, member_id: str) -> None:

@@ -167,17 +167,18 @@ class SqliteCPO:
 
     # Membership
 
-    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> None:
+    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         row = (f"member/{checked_name('kind', kind)}", checked_name("member", member_id), payload_to_json(payload))
         ttl_ms = checked_ttl_ms(ttl_ms)
 
-        def work(database: sqlite3.Connection) -> None:
+        def work(database: sqlite3.Connection) -> int:
             now_ms = self._clock.wall_ms()
             over = "DELETE FROM lease WHERE kind = ? AND (ends_ms < ? OR ends_ms > ?)"
             database.execute(over, (row[0], now_ms - lease_kept_ms, now_ms + lease_ms_max))
             database.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?)", (*row, now_ms + ttl_ms))
+            return now_ms
 
-        await self._transaction(work)
+        return await self._transaction(work)
 
     async def release_lease(self, kind: str, member_id: str) -> None:
         await self._transaction(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pravega_spark.standalone.process import StandaloneProcess
+from tests.drills.faults.settable_clocks import SettableClocks
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of, send, state_of
 
@@ -30,6 +31,7 @@ KINDS: Final[Mapping[str, Mapping[str, object]]] = {
     "one": {},
     "three": {"redis_servers": 3},
     "tls": {"tls": True},
+    "clock": {},
 }
 """Options of the standalones that faults need, beside those that all have."""
 
@@ -69,6 +71,8 @@ class FaultCluster:
         )
         self.context: ssl.SSLContext | None = None
         """How the pages' certificates are verified; ``None`` without TLS."""
+        self.clocks = SettableClocks(folder) if kind == "clock" else None
+        """Those of all services, where they can be set."""
         self._supervisor = 0
 
     def start(self) -> None:
@@ -77,6 +81,7 @@ class FaultCluster:
             {
                 "PRAVEGA_SEGMENT_STORE_TIER1__CHECKPOINT_OPERATIONS": str(checkpoint_operations),
                 "PRAVEGA_SEGMENT_STORE_TIER2__FLUSH_AGE_MS": str(flush_age_ms),
+                **({} if self.clocks is None else self.clocks.environment),
             }
         )
         if self.standalone.ca_file:

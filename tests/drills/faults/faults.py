@@ -19,6 +19,7 @@ slow_running_s: Final = 0.2
 """A slow Tier 2 is stopped and let run in turn."""
 hold_max_s: Final = 60.0
 small_memory: Final = "1mb"
+clock_ahead_s: Final = 86_400
 
 Begins = Callable[[], None]
 """Called just before it hurts: seconds are counted from there."""
@@ -83,6 +84,17 @@ def killed_alone(*names: str) -> Inflict:
         cluster.resume_supervisor()
 
     return inflict
+
+
+@contextmanager
+def clocks_ahead(cluster: FaultCluster, begins: Begins) -> Iterator[None]:
+    """A day, of one controller and one store."""
+    if cluster.clocks is None:
+        raise ValueError("a cluster whose clocks cannot be set")
+    begins()
+    cluster.clocks.set_ahead(*map(cluster.standalone.pid, (CONTROLLER, STORE)), seconds=clock_ahead_s)
+    yield
+    cluster.clocks.set_right()
 
 
 @contextmanager
@@ -303,6 +315,19 @@ FAULTS: Final = {
                 "alerts": "CertificateRefused",
             },
             kind="tls",
+        ),
+        Fault(
+            "clock-ahead",
+            "the clocks of a controller and of a store a day ahead",
+            clocks_ahead,
+            'pravega_controller_problem{code="clock-differs"} > 0',
+            {
+                "controllers": "clock-differs",
+                "stores": "clock-differs",
+                "window": "clock-differs",
+                "alerts": "ClockDiffers",
+            },
+            kind="clock",
         ),
     )
 }

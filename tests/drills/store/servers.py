@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 from pravega_common.services.ports import free_ports
 from pravega_spark.standalone.service_children import write_settings
 from tests.support.eventually import eventually_blocking
+from tests.support.preloaded_library import compiled
 from tests.support.proxy import CuttingProxy
 from tests.support.repository import ROOT
 from tests.support.servers import RedisServer
@@ -179,7 +180,7 @@ class DrillCluster:
         folder.mkdir(parents=True)
         self.folder = folder
         self.tier2 = folder / "tier2"
-        library = _compiled(folder)
+        library = compiled(Path(__file__).with_name("sync_record.c"), folder)
         unsafe = appendfsync != "always"
         settings = {"appendfsync": appendfsync}
         self.redis = [RecordedRedis(folder / f"redis-{n}", library, settings) for n in range(redis_servers)]
@@ -268,16 +269,6 @@ class DrillCluster:
         }
         settings = write_settings(self.folder / "controller.toml", sections)
         return ServiceProcess("controller", "controller_service", settings, port, self.folder)
-
-
-def _compiled(folder: Path) -> Path:
-    """The library that records syncs."""
-    library = folder / "sync_record.so"
-    source = Path(__file__).with_name("sync_record.c")
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(source), "-ldl"], check=True
-    )
-    return library
 
 
 def _health(address: str) -> dict[str, Any]:

@@ -50,9 +50,15 @@ class ManualClock:
 
 
 class ShiftedClock(SystemClock):
-    """Waits as long as asked, but its time of day is the test's."""
+    """Waits as long as asked, but its time is the test's: it stands still, and what ``now_ms`` is moved by goes by at
+    once."""
 
     now_ms = 1_700_000_000_000
+    set_by_ms = 0
+    """By how much its time of day alone was set."""
+
+    def monotonic_s(self) -> float:
+        return self.now_ms / 1000
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.set_by_ms

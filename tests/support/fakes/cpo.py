@@ -23,11 +23,15 @@ from pravega_common.services.cluster.cpo import Assignment, PersistenceCluster
 
 
 class InMemoryCPO:
-    """``ControlPlaneOracle`` in a few dictionaries. ``unavailable = True`` makes every call fail."""
+    """``ControlPlaneOracle`` in a few dictionaries. ``unavailable = True`` makes every call fail.
+
+    Leases run out by ``clock``. ``time_of_day``: whose time of day it tells, the same unless a test sets another one.
+    """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.unavailable = False
         self._clock = clock or SystemClock()
+        self.time_of_day = self._clock
         self._constants: dict[str, str] = {}
         self._clusters: dict[str, str] = {}
         self._epochs: dict[int, int] = {}
@@ -97,11 +101,12 @@ class InMemoryCPO:
             raise VersionConflict(f"container {container_id}: metadata plog is {current}, not {expected}")
         self._metadata_plogs[container_id] = checked_name("plog id", plog_id)
 
-    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> None:
+    async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         self._raise_if_unavailable()
         expires_s = self._clock.monotonic_s() + checked_ttl_ms(ttl_ms) / 1000
         members = self._leases.setdefault(checked_name("kind", kind), {})
         members[checked_name("member", member_id)] = (expires_s, payload_to_json(payload))
+        return self.time_of_day.wall_ms()
 
     async def release_lease(self, kind: str, member_id: str) -> None:
         self._raise_if_unavailable()

@@ -16,6 +16,7 @@ from controller_service.store.records import StreamState
 from controller_service.store.stream_context import StreamContext
 from controller_service.store.versioned_store import ABSENT
 from controller_service.watermarks.watermark_job import WatermarkJob
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import Member
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.transaction_world import Crashed, World
@@ -48,7 +49,7 @@ JOBS: dict[str, Callable[[World], tuple[Any, str]]] = {
     ),
     "leader": lambda world: (AssignmentLeader(InMemoryCPO(), "c1", 4, 10_000, world.clock), "round"),
     "membership": lambda world: (
-        Membership(InMemoryCPO(), "c1", Member("host", 1, "c1"), 10_000, world.clock),
+        Membership(InMemoryCPO(), "c1", Member("host", 1, "c1"), 10_000, OracleClock(world.clock)),
         "_renew",
     ),
 }

@@ -63,6 +63,7 @@ def test_problems_are_named_as_services_name_them() -> None:
             ROOT / "segment_service" / "health" / "store_health.py",
             ROOT / "controller_service" / "cluster" / "controller_health.py",
             ROOT / "pravega_common" / "services" / "tls.py",
+            ROOT / "pravega_common" / "services" / "cluster" / "oracle_clock.py",
         )
     )
     codes = set(re.findall(r'Problem\("([a-z0-9-]+)"', sources))

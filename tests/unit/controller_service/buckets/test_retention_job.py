@@ -163,6 +163,30 @@ async def test_a_clock_that_was_ahead_for_a_while_does_not_stop_retention(retent
     assert all(age >= 0 for age, _ in await retention.references())
 
 
+async def test_nothing_goes_by_a_clock_that_is_not_the_clusters(retention: RetentionWorld) -> None:
+    """What is truncated is gone for good, and a wrong clock makes everything old."""
+    clock, controller = retention.clock, retention.controller
+    retention.parts.cpo.time_of_day = ShiftedClock()
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS))
+    retention.write(S0, 10)
+    await retention.run()
+    clock.set_by_ms = 365 * 24 * 60 * MINUTE_MS
+    for _ in range(2):
+        assert "clock-differs" in {problem.code for problem in controller.judge.problems()}
+        await retention.run()
+        assert (len((await (await retention.context()).read(RETENTION_SET)).references), await retention.head()) == (
+            1,
+            {},
+        )
+        await controller.membership._renew()
+    clock.set_by_ms = 0
+    await controller.membership._renew()
+    assert "clock-differs" not in {problem.code for problem in controller.judge.problems()}
+    retention.write(S0, 10)
+    await retention.run(60)
+    assert await retention.references() == [(60, 10), (0, 20)]
+
+
 async def test_a_stream_that_is_busy_for_long_has_one_truncation_waiting(
     retention: RetentionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

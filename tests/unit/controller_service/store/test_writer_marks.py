@@ -15,18 +15,11 @@ from pravega_common.errors import InvalidArgument, SegmentNotFound, StreamNotFou
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import segments_per_stream_max
-from pravega_common.runtime.clock import SystemClock
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.fakes.clock import ShiftedClock
 
 S, T = "scope", "stream"
 value_bytes_max = 1_048_576 - 8_192
-
-
-class ShiftedClock(SystemClock):
-    now_ms = 1_700_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture

@@ -20,24 +20,14 @@ from pravega_common.errors import SegmentNotFound, StreamNotFound, Unavailable, 
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.names import mark_stream, segment_id, segment_name
-from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.failpoints import arm, disarm_all
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
-from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.clock import ManualClock, ShiftedClock
 from tests.support.fakes.revisioned_segments import InMemoryRevisionedSegments
 
 S, T = "scope", "stream"
 TIMEOUT_MS = 30_000
-
-
-class ShiftedClock(SystemClock):
-    """Waits as long as asked, but its time of day is the test's."""
-
-    now_ms = 1_700_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
 
 
 class Crash(BaseException):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from pravega_common.errors import ContainerNotHosted, Unavailable
+from pravega_common.services.cluster.oracle_clock import OracleClock
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member, failure_reasons_bytes_max
 from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service.container.manager import ContainerManager, ManagerConfig
@@ -43,7 +44,7 @@ class Cluster:
             self.cpo,
             registry,
             self.kit.make,
-            self.clock,
+            OracleClock(self.clock),
             problems=lambda: self.problems,
             starts=starts,
             on_dropped=self._count_dropped,
@@ -78,6 +79,12 @@ async def reports(cluster: Cluster, store_id: str, failed: tuple[tuple[int, int]
     """Whether the store's lease names exactly these failed containers, with the versions of their assignments."""
     payload = (await cluster.cpo.members(SEGMENT_STORE_KIND))[store_id]
     return Member.from_payload(payload).failed_containers == failed
+
+
+async def test_a_store_knows_how_far_its_clock_is_from_the_oracles(cluster: Cluster) -> None:
+    cluster.cpo.time_of_day = ManualClock(wall_ms=cluster.clock.wall_ms() - 86_400_000)
+    await cluster.start("one")
+    assert cluster.stores["one"][0]._clock.ahead_s == 86_400
 
 
 async def test_containers_follow_the_assignment(cluster: Cluster) -> None:
@@ -237,7 +244,7 @@ async def test_a_store_is_stale_long_after_its_lease_ran_out() -> None:
     clock = ManualClock()
     cpo = InMemoryCPO(clock)
     config = ManagerConfig("one", "localhost", 1, "1", lease_ms=9_000, stale_read_max_ms=5_000)
-    manager = ContainerManager(config, cpo, ContainerRegistry(), ContainerKit(clock=clock).make, clock)
+    manager = ContainerManager(config, cpo, ContainerRegistry(), ContainerKit(clock=clock).make, OracleClock(clock))
     await manager.start()
     await pass_time(clock, 100)
     assert not manager.is_stale

@@ -57,6 +57,7 @@ class Page:
         self.wire = WireServer(store, InMemoryTableStore(store), store, connections_max=100)
         self.groups = ChoiceByUse((PersistenceGroup("group-0", ("a:1", "b:1", "c:1")),))
         self.streams = BusiestStreams(streams_max=2)
+        self.clock_problem: Problem | None = None
         self.server = self._page()
 
     def _page(self, warning: str = "", port: int = 0) -> StatusPage:
@@ -72,7 +73,7 @@ class Page:
             self.streams,
         )
         health = StoreHealth(
-            lambda: ClusterPlace(self.lease_left_s, self.offline),
+            lambda: ClusterPlace(self.lease_left_s, self.offline, self.clock_problem),
             self.registry,
             self.groups.needed,
             lambda server: self.silent.get(server, 0.0),
@@ -144,6 +145,11 @@ async def test_a_store_without_a_lease_is_not_ready(page: Page) -> None:
     assert await problems(page, 200) == []
     page.lease_left_s = -3.0
     assert await problems(page, 503) == ["lease-lost"]
+
+
+async def test_a_clock_that_differs_is_named_and_stops_nothing(page: Page) -> None:
+    page.clock_problem = Problem("clock-differs", "the clock is 60 s ahead", "set it", stops_work=False)
+    assert await problems(page, 200) == ["clock-differs"]
 
 
 async def test_a_container_that_starts_is_not_ready(page: Page) -> None:
