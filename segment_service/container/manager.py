@@ -141,7 +141,7 @@ class ContainerManager(Service):
             tuple(problem for problem in self._problems() if problem.code != LEASE_LOST),
         )
         asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
-        asked_ms = self._clock.machine_ms()
+        asked_ms = self._clock.machine.wall_ms()
         oracle_ms = await self._cpo.renew_lease(
             SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms
         )

@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError, DataCorruption, Unavailable
-from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.cluster import redis_cpo
 from pravega_common.services.cluster.redis_cpo import RedisCPO
 from pravega_common.services.cluster.sqlite_cpo import SqliteCPO
-from pravega_common.services.settings import lease_ms_max
 from tests.contract.control_plane_oracle_contract import ControlPlaneOracleContract, LetExpire, Pair
 from tests.support.eventually import eventually
-from tests.support.fakes.clock import ManualClock
+from tests.support.fakes.clock import AheadClock, ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
 from tests.support.server_fixtures import redis_server as redis_server
 from tests.support.servers import RedisServer
@@ -44,11 +42,11 @@ class TestInMemoryCPO(ControlPlaneOracleContract):
 
 class TestSqliteCPO(ControlPlaneOracleContract):
     @pytest.fixture
-    def clock(self) -> WallClock:
-        return WallClock()
+    def clock(self) -> AheadClock:
+        return AheadClock()
 
     @pytest.fixture
-    async def cpos(self, clock: WallClock, tmp_path: Path) -> AsyncIterator[Pair]:
+    async def cpos(self, clock: AheadClock, tmp_path: Path) -> AsyncIterator[Pair]:
         one, two = (SqliteCPO(tmp_path / "cpo" / "oracle.db", clock) for _ in range(2))
         yield one, two
         await one.close()
@@ -56,25 +54,11 @@ class TestSqliteCPO(ControlPlaneOracleContract):
         await two.close()
 
     @pytest.fixture
-    def let_expire(self, clock: WallClock) -> LetExpire:
+    def let_expire(self, clock: AheadClock) -> LetExpire:
         async def expire(ttl_ms: int) -> None:
             clock.ahead_ms += ttl_ms
 
         return expire
-
-    async def test_leases_of_before_the_clock_went_back_have_ended(self, cpos: Pair, clock: WallClock) -> None:
-        """A machine without a battery clock, after a power cut: who is dead neither leads nor lives."""
-        one, two = cpos
-        assert await one.try_lead("r", "a", 10_000) and await one.try_lock("l", "a", 10_000)
-        await one.renew_lease("k", "a", {}, 10_000)
-        clock.ahead_ms -= 60_000
-        assert (await two.leader("r"), set(await two.members("k"))) == ("a", {"a"}), "a small step ends nothing"
-        clock.ahead_ms -= 3_540_000
-        assert (await two.leader("r"), await two.members("k")) == (None, {})
-        assert await two.try_lead("r", "b", 10_000) and await two.try_lock("l", "b", 10_000)
-        await two.renew_lease("k", "b", {}, 10_000)
-        clock.ahead_ms += 3_600_000 - lease_ms_max // 2
-        assert "a" not in await two.members("k"), "it does not come to life as its end draws near"
 
     async def test_processes_that_come_at_the_same_time_all_get_in(self, tmp_path: Path) -> None:
         """SQLite does not wait for a lock while a file changes its journal, so the first calls could be refused."""
@@ -129,15 +113,6 @@ async def closing(cpo: SqliteCPO) -> None:
         await cpo.get_assignment()
     finally:
         await cpo.close()
-
-
-class WallClock(SystemClock):
-    """The clock of the machine, which a test puts forward."""
-
-    ahead_ms = 0
-
-    def wall_ms(self) -> int:
-        return super().wall_ms() + self.ahead_ms
 
 
 class TestRedisCPO(ControlPlaneOracleContract):

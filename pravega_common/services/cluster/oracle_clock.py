@@ -21,29 +21,26 @@ class OracleClock:
     """
 
     def __init__(self, machine: Clock) -> None:
-        self._machine = machine
+        self.machine = machine
+        """The clock without the oracle's time of day, for what is about the machine: whether it slept."""
         self._ahead_ms = 0
         self._started_ms = self._time_of_start_ms()
 
     def monotonic_s(self) -> float:
-        return self._machine.monotonic_s()
+        return self.machine.monotonic_s()
 
     def wall_ms(self) -> int:
-        return self._machine.wall_ms() - self._ahead_now_ms()
+        return self.machine.wall_ms() - self._ahead_now_ms()
 
     async def sleep(self, delay_s: float) -> None:
-        await self._machine.sleep(delay_s)
-
-    def machine_ms(self) -> int:
-        """The time of day of the machine alone."""
-        return self._machine.wall_ms()
+        await self.machine.sleep(delay_s)
 
     def note(self, asked_ms: int, oracle_ms: int) -> None:
         """Take the oracle's time, which it read between ``asked_ms`` by the machine and now.
 
         The known difference stays while it explains the answer, else it changes by as little as does.
         """
-        at_least, at_most = asked_ms - oracle_ms, self._machine.wall_ms() - oracle_ms
+        at_least, at_most = asked_ms - oracle_ms, self.machine.wall_ms() - oracle_ms
         self._ahead_ms = min(max(self._ahead_now_ms(), at_least), at_most)
         self._started_ms = self._time_of_start_ms()
 
@@ -70,7 +67,7 @@ class OracleClock:
 
     def _time_of_start_ms(self) -> int:
         """Tells when ``monotonic_s`` was 0, by the machine's time of day: only a clock that is set changes it."""
-        return self._machine.wall_ms() - int(self._machine.monotonic_s() * 1000)
+        return self.machine.wall_ms() - int(self.machine.monotonic_s() * 1000)
 
 
 _REMEDY: Final = (

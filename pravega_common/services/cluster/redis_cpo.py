@@ -43,6 +43,7 @@ from pravega_common.services.cluster.redis_audit import (
 from pravega_common.services.cluster.redis_script import Script
 from pravega_common.services.redis_access import OPEN_ACCESS, RedisAccess, RedisEndpoint
 from pravega_common.services.retrying import RetryLimits, retry
+from pravega_common.services.settings import lease_ms_max
 
 call_timeout_s: Final = 5.0
 audit_period_s: Final = 10.0
@@ -136,19 +137,33 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
 return {'ok', ''}"""
 )
 
-_NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+# No lease ends later than this from now: one that seems to is of the time before the server's clock went back, and its
+# holder may be gone.
+_NOW = f"""
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local latest = now + {lease_ms_max}
+local function text(time) return string.format('%.0f', time) end
+"""
+_HOLDER = f"""
+local function holder_of(key)
+  if redis.call('PTTL', key) > {lease_ms_max} then return false end
+  return redis.call('GET', key)
+end
+"""
 
 _RENEW_LEASE = Script(
     _ROOM
     + "\n"
     + _NOW
     + """
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), ARGV[1])
+redis.call('ZADD', KEYS[1], text(now + tonumber(ARGV[3])), ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - 3600000), 'LIMIT', 0, 100)
-for _, member in ipairs(old) do
-  redis.call('ZREM', KEYS[1], member)
-  redis.call('HDEL', KEYS[2], member)
+for _, range in ipairs({{'-inf', text(now - 3600000)}, {'(' .. text(latest), '+inf'}}) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, 100)) do
+    redis.call('ZREM', KEYS[1], member)
+    redis.call('HDEL', KEYS[2], member)
+  end
 end
 return now"""
 )
@@ -164,7 +179,7 @@ _MEMBERS = Script(
     _NOW
     + """
 local result = {}
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf')) do
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. text(now), text(latest))) do
   result[#result + 1] = member
   result[#result + 1] = redis.call('HGET', KEYS[2], member)
 end
@@ -173,12 +188,15 @@ return result"""
 
 _TRY_HOLD = Script(
     _ROOM
+    + _HOLDER
     + """
-local holder = redis.call('GET', KEYS[1])
+local holder = holder_of(KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1"""
 )
+
+_LEADER = Script(_HOLDER + "return holder_of(KEYS[1])")
 
 _GIVE_UP = Script(
     _ROOM
@@ -346,7 +364,7 @@ class RedisCPO:
         await self._change(_GIVE_UP, (self._key("leader", role),), member_id)
 
     async def leader(self, role: str) -> str | None:
-        return _text(await self._read("GET", self._key("leader", role)))
+        return _text(await self._run(_LEADER, (self._key("leader", role),), (), changes=False))
 
     async def try_lock(self, name: str, holder: str, ttl_ms: int) -> bool:
         return await self._try_hold("lock", name, holder, ttl_ms)

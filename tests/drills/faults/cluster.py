@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from pravega_spark.standalone.process import StandaloneProcess
-from tests.drills.faults.settable_clocks import SettableClocks
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import parent_of, send, state_of
+from tests.support.settable_clocks import SettableClocks
 
 controllers: Final = 2
 stores: Final = 2

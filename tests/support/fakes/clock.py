@@ -62,3 +62,12 @@ class ShiftedClock(SystemClock):
 
     def wall_ms(self) -> int:
         return self.now_ms + self.set_by_ms
+
+
+class AheadClock(SystemClock):
+    """The clock of the machine, but for a time of day that a test puts forward."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms

@@ -10,6 +10,7 @@ from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.errors import NoHost
 from pravega_common.hashing import container_of_segment
 from pravega_common.services.cluster.registry import SEGMENT_STORE_KIND, Member
+from tests.support.controller_in_memory import ControllerParts
 from tests.support.fakes.clock import ManualClock
 from tests.support.fakes.cpo import InMemoryCPO
 
@@ -258,3 +259,9 @@ async def test_a_new_assignment_counts_once_all_stores_have_started_behind_the_l
     await hosts.look_again()
     assert dict(hosts.placement.owners) == await cluster.owners()
     await hosts.stop()
+
+
+def test_a_leader_looks_for_sleep_by_the_clock_of_its_machine() -> None:
+    """The time of day of the oracle does not go on by itself while the machine sleeps."""
+    controller = ControllerParts(clock=ManualClock()).controller()
+    assert controller.leader._clock is controller.backends.clock.machine
