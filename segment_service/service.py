@@ -132,9 +132,7 @@ class SegmentStoreProcess(Service):
         self._config = config
         self._parts = parts or real_parts(config)
         self._incarnation = secrets.token_hex(8)
-        clock = self._parts.clock
-        self._clock = OracleClock(clock)
-        """For tokens, whose times other machines wrote."""
+        self._clock = clock = OracleClock(self._parts.clock)
         self._tier2 = MeasuredChunkStorage(self._parts.chunks, clock)
         self._tier2_probe = Tier2Probe(self._tier2, clock)
         self._loop_lag = LoopLag(clock)
@@ -153,13 +151,13 @@ class SegmentStoreProcess(Service):
         self._starts, self._flushes = StartCounts(), LatencyCounts()
         self._disks = DiskSpace(config.disk_folders, clock)
         self._memory_watch = Tier1MemoryWatch(
-            self._parts.groups, self.back_pressure, self.registry, self._parts.clock, config.redis.access()
+            self._parts.groups, self.back_pressure, self.registry, self._clock, config.redis.access()
         )
         self._settings_watch = Tier1SettingsWatch(
             self._parts.groups,
             self.back_pressure,
             self.registry.log_groups,
-            self._parts.clock,
+            self._clock,
             config.redis.access(),
             is_off=config.tier1.allow_unsafe_redis,
         )
@@ -169,7 +167,7 @@ class SegmentStoreProcess(Service):
         key_bytes_max = config.store.table_key_bytes_max
         self.tables = TableExtension(self.store, maps=self.store, key_bytes_max=key_bytes_max)
         self.registry.on_removed = lambda gone: self.spawn(self.tables.container_gone(gone), "forget-tables")
-        self._tls = make_server_tls(config.tls, self._parts.clock)
+        self._tls = make_server_tls(config.tls, self._clock)
         self._tls_context = None if self._tls is None else self._tls.context
         self._tokens = config.security.tokens(self._clock, f"segment-store {config.store.id}".strip())
         self.open_files = raise_open_files(config.store.connections_max)
@@ -314,7 +312,7 @@ class SegmentStoreProcess(Service):
             lambda: self.registry,
             WireRequestStream(parts.cpo, config.store.containers, self.store_id, config.tls.client(), self._tokens),
             config.auto_scale.settings,
-            parts.clock,
+            self._clock,
             lambda: secrets.randbits(63),
         )
 
@@ -355,7 +353,7 @@ class SegmentStoreProcess(Service):
 
     def _load(self) -> StoreLoad:
         return load_of(
-            self._parts.clock.wall_ms(),
+            self._clock.wall_ms(),
             self.registry,
             self.back_pressure,
             self._cache,
@@ -393,19 +391,19 @@ class SegmentStoreProcess(Service):
         storage = RollingStorage(
             self._tier2,
             container_id,
-            parts.clock,
+            self._clock,
             shares_objects=config.tier2.share_small_objects,
         )
         return SegmentContainer(
             parts.make_log(container_id, self.store_id),
             storage,
-            SortedRunMaps(container_id, self._tier2, storage, parts.clock, self._map_cache),
+            SortedRunMaps(container_id, self._tier2, storage, self._clock, self._map_cache),
             lambda metadata, storage, spawn, check_owner: ContainerReadIndex(
                 metadata, storage, self._cache, spawn, check_owner, self._fetches
             ),
             self._make_writer,
             self.back_pressure,
-            parts.clock,
+            self._clock,
             ContainerConfig(checkpoints=policy),
         )
 
@@ -417,4 +415,4 @@ class SegmentStoreProcess(Service):
             quiet_log_bytes=quiet_log_bytes(store.unflushed_bytes_max, store.containers),
             small_flushes_at_once_max=shared_flushes_at_once_max if tier2.share_small_objects else 0,
         )
-        return StorageWriter(source, storage, self._parts.clock, config, flushes=self._flushes)
+        return StorageWriter(source, storage, self._clock, config, flushes=self._flushes)

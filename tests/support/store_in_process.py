@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.services.cluster.registry import CONTAINER_COUNT_KEY
 from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
 from pravega_streams.segment.raw_client import RawClient
@@ -60,11 +60,11 @@ class RunningStore:
 
 
 @asynccontextmanager
-async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
-    """Starts a store and a client of it, and stops both at the end."""
+async def running_store(folder: Path, clock: Clock | None = None) -> AsyncIterator[RunningStore]:
+    """Starts a store and a client of it, and stops both at the end. ``clock``: that of the store's machine."""
     settings = folder / "store.toml"
     settings.write_text(SETTINGS)
-    clock, cpo, logs = SystemClock(), InMemoryCPO(), InMemoryLogStore()
+    cpo, logs = InMemoryCPO(), InMemoryLogStore()
     await cpo.set_once(CONTAINER_COUNT_KEY, "2")
     process = SegmentStoreProcess(
         SegmentStoreConfig.load(settings),
@@ -72,7 +72,7 @@ async def running_store(folder: Path) -> AsyncIterator[RunningStore]:
             cpo,
             InMemoryChunkStorage(),
             lambda container, _: InMemoryDataLog(container, logs),
-            clock,
+            clock or SystemClock(),
             ChoiceByUse(),
             ask_server=_nobody_knows,
         ),

@@ -23,17 +23,13 @@ class OracleClock:
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
         """The clock without the oracle's time of day, for what is about the machine: whether it slept."""
+        # The machine's own: each append asks for them several times.
+        self.monotonic_s, self.sleep = machine.monotonic_s, machine.sleep
         self._ahead_ms = 0
         self._started_ms = self._time_of_start_ms()
 
-    def monotonic_s(self) -> float:
-        return self.machine.monotonic_s()
-
     def wall_ms(self) -> int:
         return self.machine.wall_ms() - self._ahead_now_ms()
-
-    async def sleep(self, delay_s: float) -> None:
-        await self.machine.sleep(delay_s)
 
     def note(self, asked_ms: int, oracle_ms: int) -> None:
         """Take the oracle's time, which it read between ``asked_ms`` by the machine and now.
