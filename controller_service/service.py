@@ -185,8 +185,7 @@ class Controller(Service):
             clock.problem,
         )
         self.health = HealthRegistry(self.judge)
-        containers = config.controller.containers
-        self.leader = AssignmentLeader(backends.cpo, self.member_id, containers, lease_ms, clock.machine)
+        self.leader = AssignmentLeader(backends.cpo, self.member_id, config.controller.containers, lease_ms, clock)
         self.store = StreamStore(backends.tables, clock, self._new_id, self.member_id)
         self.byte_limits = ByteLimitsRecord(self.store, backends.cpo)
         self.marks = WriterMarks(self.store)

@@ -38,7 +38,7 @@ class AssignmentLeader(Service):
         self._stores_seen: frozenset[str] = frozenset()
         self._stores_since_s = 0.0
         self._touched: tuple[float, float] | None = None
-        """When the oracle answered last: by the clock of leases, and by the time of day."""
+        """When the oracle answered last: by this controller's clock, and by the oracle's, at which leases end."""
         self._spared_until_s = float("-inf")
         """Until then a store without a lease keeps its containers."""
         self._retry_delays_s: dict[int, float] = {}
@@ -64,7 +64,7 @@ class AssignmentLeader(Service):
     async def round(self) -> None:
         """Try to lead, and assign what must be assigned."""
         self.is_leader = await self._cpo.try_lead(ASSIGNMENT_LEADER_ROLE, self._member_id, self._lease_ms)
-        self._note_touch()
+        self._note_touch(await self._cpo.time_of_day_ms())
         if not self.is_leader:
             return
         payloads = await self._cpo.members(SEGMENT_STORE_KIND)
@@ -80,11 +80,11 @@ class AssignmentLeader(Service):
             return
         self.log.info("containers assigned", version=version, owners=wanted)
 
-    def _note_touch(self) -> None:
+    def _note_touch(self, oracle_ms: int) -> None:
         """An oracle that was away took no renewals either, and a lease may have been close to the next of them: a store
         that runs on may come to its own only after this, and has the time of a lease for it. So it is behind a sleep of
-        the machine, which only the time of day shows."""
-        now, lease_s = (self._clock.monotonic_s(), self._clock.wall_ms() / 1000), self._lease_ms / 1000
+        the machine, and where the oracle's clock was set, which only its time of day shows."""
+        now, lease_s = (self._clock.monotonic_s(), oracle_ms / 1000), self._lease_ms / 1000
         passed_s = max(map(operator.sub, now, self._touched or now))
         if passed_s > lease_s * (1 - 1 / renewals_per_lease):
             self._spared_until_s = now[0] + lease_s

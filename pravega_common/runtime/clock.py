@@ -11,7 +11,7 @@ class Clock(Protocol):
     """The only source of time in the services.
 
     ``monotonic_s`` never goes back and is what leases and deadlines use; ``wall_ms`` is the time of day in
-    milliseconds since 1970 and is only ever stored or shown, or tells that the machine slept.
+    milliseconds since 1970 and is only ever stored, shown, or compared with what was stored.
     """
 
     def monotonic_s(self) -> float: ...

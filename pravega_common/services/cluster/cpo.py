@@ -115,10 +115,14 @@ class ControlPlaneOracle(Protocol):
 
     # Membership
 
+    async def time_of_day_ms(self) -> int:
+        """The oracle's time of day, in milliseconds since 1970, by which leases end."""
+        ...
+
     async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         """Take or renew a membership for ``ttl_ms`` from now; the payload (JSON) replaces the earlier one.
 
-        Returns the oracle's time of day meanwhile, in milliseconds since 1970.
+        Returns the oracle's time of day meanwhile.
         """
         ...
 

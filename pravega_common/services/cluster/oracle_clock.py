@@ -22,7 +22,7 @@ class OracleClock:
 
     def __init__(self, machine: Clock) -> None:
         self.machine = machine
-        """The clock without the oracle's time of day, for what is about the machine: whether it slept."""
+        """The clock without the oracle's time of day."""
         # The machine's own: each append asks for them several times.
         self.monotonic_s, self.sleep = machine.monotonic_s, machine.sleep
         self._ahead_ms = 0

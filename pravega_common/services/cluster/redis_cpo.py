@@ -342,6 +342,10 @@ class RedisCPO:
         if verdict == b"conflict":
             raise VersionConflict(f"container {container_id}: metadata plog is {value.decode()}, not {expected}")
 
+    async def time_of_day_ms(self) -> int:
+        seconds, microseconds = map(int, await self._read("TIME"))
+        return seconds * 1000 + microseconds // 1000
+
     async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         text = payload_to_json(payload)
         return int(

@@ -167,6 +167,9 @@ class SqliteCPO:
 
     # Membership
 
+    async def time_of_day_ms(self) -> int:
+        return await self._transaction(lambda database: self._clock.wall_ms())
+
     async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         row = (f"member/{checked_name('kind', kind)}", checked_name("member", member_id), payload_to_json(payload))
         ttl_ms = checked_ttl_ms(ttl_ms)

@@ -101,6 +101,10 @@ class InMemoryCPO:
             raise VersionConflict(f"container {container_id}: metadata plog is {current}, not {expected}")
         self._metadata_plogs[container_id] = checked_name("plog id", plog_id)
 
+    async def time_of_day_ms(self) -> int:
+        self._raise_if_unavailable()
+        return self.time_of_day.wall_ms()
+
     async def renew_lease(self, kind: str, member_id: str, payload: dict[str, Any], ttl_ms: int) -> int:
         self._raise_if_unavailable()
         expires_s = self._clock.monotonic_s() + checked_ttl_ms(ttl_ms) / 1000
