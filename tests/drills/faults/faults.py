@@ -86,15 +86,19 @@ def killed_alone(*names: str) -> Inflict:
     return inflict
 
 
-@contextmanager
-def clocks_ahead(cluster: FaultCluster, begins: Begins) -> Iterator[None]:
-    """A day, of one controller and one store."""
-    if cluster.clocks is None:
-        raise ValueError("a cluster whose clocks cannot be set")
-    begins()
-    cluster.clocks.set_ahead(*map(cluster.standalone.pid, (CONTROLLER, STORE)), seconds=clock_ahead_s)
-    yield
-    cluster.clocks.set_right()
+def ahead(*names: str) -> Inflict:
+    """A day, of these processes alone."""
+
+    @contextmanager
+    def inflict(cluster: FaultCluster, begins: Begins) -> Iterator[None]:
+        if cluster.clocks is None:
+            raise ValueError("a cluster whose clocks cannot be set")
+        begins()
+        cluster.clocks.set_ahead(*map(cluster.standalone.pid, names), seconds=clock_ahead_s)
+        yield
+        cluster.clocks.set_right()
+
+    return inflict
 
 
 @contextmanager
@@ -152,6 +156,12 @@ _TIER1_TOLD: Final = {
     "controllers": "lease-lost",
     "window": "lease-lost",
     "alerts": "Tier1Silent",
+}
+_CLOCK_TOLD: Final = {
+    "controllers": "clock-differs",
+    "stores": "clock-differs",
+    "window": "clock-differs",
+    "alerts": "ClockDiffers",
 }
 _TIER2_TOLD: Final = {"stores": "tier2-failing", "window": "tier2-failing", "alerts": "Tier2Failing"}
 
@@ -319,14 +329,17 @@ FAULTS: Final = {
         Fault(
             "clock-ahead",
             "the clocks of a controller and of a store a day ahead",
-            clocks_ahead,
+            ahead(CONTROLLER, STORE),
             'pravega_controller_problem{code="clock-differs"} > 0',
-            {
-                "controllers": "clock-differs",
-                "stores": "clock-differs",
-                "window": "clock-differs",
-                "alerts": "ClockDiffers",
-            },
+            _CLOCK_TOLD,
+            kind="clock",
+        ),
+        Fault(
+            "redis-clock-ahead",
+            "the clock of the only Redis a day ahead",
+            ahead(REDIS),
+            'pravega_controller_problem{code="clock-differs"} > 0',
+            _CLOCK_TOLD,
             kind="clock",
         ),
     )
