@@ -57,12 +57,14 @@ class StreamTokens:
         self._kept.pop(_stream_of(segment), None)
 
     def _shown_s(self, token: str) -> float:
-        """Half of the life that a token has left, which its payload tells."""
+        """Half of the life that a new token has, which its payload tells; by this machine's time of day, which may be
+        another than the cluster's, only where it does not say when it began."""
         try:
             payload = token.split(".")[1]
-            ends_s = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
-            return max(float(ends_s) - self._wall_s(), 0.0) / 2
-        except (IndexError, KeyError, ValueError, TypeError, binascii.Error):
+            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            began_s = claims.get("iat", self._wall_s())
+            return max(float(claims["exp"]) - float(began_s), 0.0) / 2
+        except (AttributeError, IndexError, KeyError, ValueError, TypeError, binascii.Error):
             return unknown_life_s
 
 

@@ -94,7 +94,9 @@ def test_one_cluster_is_never_shown_the_credentials_for_another() -> None:
     assert [one.header() for one in shipped] == [BasicCredentials("alice", password).header() for _, password in pairs]
 
 
-def test_a_token_is_asked_for_once_and_renewed_at_half_of_its_life() -> None:
+@pytest.mark.parametrize("ahead_s", [0, 86_400, -86_400])
+def test_a_token_is_asked_for_once_and_renewed_at_half_of_its_life(ahead_s: int) -> None:
+    """Also by a client whose machine has another time of day: it would ask for each call, or show what has ended."""
     clock = ManualClock()
     signing = tokens_of(clock)
     asked: list[tuple[str, str]] = []
@@ -103,7 +105,7 @@ def test_a_token_is_asked_for_once_and_renewed_at_half_of_its_life() -> None:
         asked.append((scope, stream))
         return signing.sign("alice", {"prn::/scope:scope/stream:stream": Permission.READ})
 
-    tokens = StreamTokens(ask, wall_s=lambda: clock.wall_ms() / 1000, monotonic_s=clock.monotonic_s)
+    tokens = StreamTokens(ask, wall_s=lambda: clock.wall_ms() / 1000 + ahead_s, monotonic_s=clock.monotonic_s)
     assert tokens.known(SEGMENT) is None
     first = tokens.of_segment(SEGMENT)
     assert tokens.of_segment("scope/stream/7.#epoch.3") is first is tokens.known(SEGMENT)
