@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import segment_name
+from pravega_common.runtime.made_once import MadeOnce
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.stream_tokens import StreamTokens
@@ -45,37 +45,37 @@ class StreamClient:
         self.address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
         self._credentials = credentials or self.address.credentials or credentials_from()
 
-    @cached_property
+    @MadeOnce
     def controller(self) -> ControllerClient:
         from pravega_streams.controller.client import ControllerClient
 
         return ControllerClient(self.address, credentials=self._credentials)
 
-    @cached_property
+    @MadeOnce
     def sets(self) -> TransactionSetClient:
         from pravega_streams.controller.transaction_sets import TransactionSetClient
 
         return TransactionSetClient(self.controller.transport)
 
-    @cached_property
+    @MadeOnce
     def operations(self) -> CommitOperationsClient:
         from pravega_streams.controller.commit_operations import CommitOperationsClient
 
         return CommitOperationsClient(self.controller.transport)
 
-    @cached_property
+    @MadeOnce
     def health(self) -> ClusterHealthClient:
         from pravega_streams.controller.cluster_health import ClusterHealthClient
 
         return ClusterHealthClient(self.controller.transport)
 
-    @cached_property
+    @MadeOnce
     def quotas(self) -> ScopeQuotaClient:
         from pravega_streams.controller.scope_quotas import ScopeQuotaClient
 
         return ScopeQuotaClient(self.controller.transport)
 
-    @cached_property
+    @MadeOnce
     def lags(self) -> StreamLagClient:
         from pravega_streams.controller.stream_lags import StreamLagClient
 
@@ -85,14 +85,14 @@ class StreamClient:
         """The store that owns the segment's container."""
         return self.controller.endpoint(scope, stream, segment_id)
 
-    @cached_property
+    @MadeOnce
     def tokens(self) -> StreamTokens:
         """The tokens for requests to stores; a client without credentials asks no controller for them."""
         if self._credentials is not None:
             return self.controller.tokens
         return StreamTokens(lambda scope, stream: self.controller.delegation_token(scope, stream), needed=False)
 
-    @cached_property
+    @MadeOnce
     def segments(self) -> SegmentClient:
         """The client of segments; the wire protocol is imported with it, which a question to the controller spares."""
         from pravega_streams.segment.segment_client import SegmentClient

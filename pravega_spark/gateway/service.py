@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pravega_common.names import is_internal_stream, segment_name
+from pravega_common.runtime.made_once import MadeOnce
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.client import StreamClient
 from pravega_streams.connection.endpoints import Endpoint
@@ -51,25 +51,25 @@ class ServiceGateway:
     def _segments(self) -> SegmentClient:
         return self._client.segments
 
-    @cached_property
+    @MadeOnce
     def _groups(self) -> ReaderGroupClient:
         from pravega_streams.controller.reader_groups import ReaderGroupClient
 
         return ReaderGroupClient(self._controller.transport)
 
-    @cached_property
+    @MadeOnce
     def _coordinator(self) -> TransactionCoordinator:
         from pravega_spark.ledger.coordinator import TransactionCoordinator
 
         return TransactionCoordinator(self._client)
 
-    @cached_property
+    @MadeOnce
     def _writers(self) -> BlockWriters:
         from pravega_streams.event.block_writer import BlockWriters
 
         return BlockWriters(self._segments.endpoints)
 
-    @cached_property
+    @MadeOnce
     def _pipelined(self) -> PipelinedCalls:
         from pravega_streams.batch.pipelined_calls import PipelinedCalls
 

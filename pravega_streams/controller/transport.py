@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -120,6 +121,7 @@ class ControllerTransport:
         self._now_s = now_s
         self._sleep = sleep
         self._channels: dict[int, grpc.Channel] = {}
+        self._channels_lock = threading.Lock()
 
     def controller(
         self, method: str, request: Any, *, attempts: int | None = None, refusal: Refusal = lambda: None
@@ -143,9 +145,12 @@ class ControllerTransport:
         return self._call(_service_of(request, "StreamLags"), method, request)
 
     def close(self) -> None:
-        for channel in self._channels.values():
+        """Give the connections up. Calls of other threads that are under way fail; a later call connects again."""
+        with self._channels_lock:
+            channels = list(self._channels.values())
+            self._channels.clear()
+        for channel in channels:
             channel.close()
-        self._channels.clear()
 
     def _call(
         self,
@@ -226,11 +231,11 @@ class ControllerTransport:
         return None if self.credentials is None else (("authorization", self.credentials.header()),)
 
     def _channel(self, index: int) -> grpc.Channel:
-        channel = self._channels.get(index)
-        if channel is None:
-            channel = make_channel(self.endpoints[index])
-            self._channels[index] = channel
-        return channel
+        with self._channels_lock:
+            channel = self._channels.get(index)
+            if channel is None:
+                channel = self._channels[index] = make_channel(self.endpoints[index])
+            return channel
 
     def _error_of(self, method: str, last: _Failed, sent: _Failed | None) -> PravegaError:
         """``sent``: the last attempt that may have reached a controller; ``None`` if none can have."""
