@@ -24,6 +24,4 @@ def test_clocks_that_differ_are_named_and_stop_nothing(tmp_path: Path) -> None:
     names = ("clock-ahead", "redis-clock-ahead")
     result = run(tmp_path, [FAULTS[name] for name in names], "dir", asks_doctor=True, tell=print)
     assert result.good, result
-    assert result.rows[0].doctor == ["problem: clock-differs"], (
-        "its round trip worked meanwhile"
-    )
+    assert result.rows[0].doctor == ["problem: clock-differs"], "its round trip worked meanwhile"
