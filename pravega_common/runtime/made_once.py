@@ -12,8 +12,7 @@ T = TypeVar("T")
 class MadeOnce(Generic[T]):
     """A property whose value is made at the first use and kept in the object, among its other attributes.
 
-    A second thread waits until the first has made it; the values of other objects and properties may be made meanwhile
-    by the same thread, in one order.
+    A second thread waits until the first has made it. One property may use another one, in no circle.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
