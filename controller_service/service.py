@@ -201,14 +201,12 @@ class Controller(Service):
             listener=CommitMarks(self.marks),
             again=self._again,
             live_owners=self.membership.live_ids,
-            is_time_right=clock.is_right,
         )
         self.sets = TransactionSetService(
             transactions=self.transactions,
             store=backends.tables,
             clock=clock,
             kept_ms=config.transactions.sink_keep_ms,
-            is_time_right=clock.is_right,
         )
         self.known_sinks = KnownSinks(self.sets.record_of, clock)
         transactions = self.transactions
@@ -294,15 +292,7 @@ class Controller(Service):
         retention = StreamRetention(self.store, self.backends.access, truncate, period_ms, heard_of)
         expiry = HistoryExpiry(self.store, self.transactions.records, self.config.retention.history_ms)
         steps = (retention.apply_to, expiry.apply_to)
-        return RetentionJob(
-            self.store,
-            steps,
-            self.member_id,
-            self.membership.live_ids,
-            self.backends.clock,
-            period_ms,
-            self.backends.clock.is_right,
-        )
+        return RetentionJob(self.store, steps, self.member_id, self.membership.live_ids, self.backends.clock, period_ms)
 
     def _make_stream_watermarks(self) -> StreamWatermarks | None:
         revisions, workflows = self.backends.revisions, self.parts.workflows

@@ -34,11 +34,9 @@ class RetentionJob(BucketJob[RetainedStream]):
         live_ids: Callable[[], Awaitable[set[str]]],
         clock: Clock,
         period_ms: int,
-        is_time_right: Callable[[], bool] = lambda: True,
     ) -> None:
         """``steps``: what is done for a stream, and whether a later run has to look at it again. One read of the stream
-        suffices for all of them as long as nothing is due; one that fails keeps none of the others away.
-        ``is_time_right``: whether this controller's time of day is that of the cluster."""
+        suffices for all of them as long as nothing is due; one that fails keeps none of the others away."""
         super().__init__(
             "retention",
             member_id,
@@ -50,11 +48,10 @@ class RetentionJob(BucketJob[RetainedStream]):
         )
         self._store = store
         self._steps = tuple(steps)
-        self._is_time_right = is_time_right
 
     async def look_after(self, entry: RetainedStream) -> None:
         """Does nothing by a time of day that is not the cluster's: what is truncated is gone for good."""
-        if not self._is_time_right():
+        if not self._clock.is_right():
             return
         scope, stream, stream_id, version = entry
         self._store.note_id(scope, stream, stream_id)
@@ -84,7 +81,7 @@ class RetentionJob(BucketJob[RetainedStream]):
 
     async def pages(self) -> AsyncIterator[list[RetainedStream]]:
         """The streams of the index, a page at a time; none while the time of day is not the cluster's."""
-        if not self._is_time_right():
+        if not self._clock.is_right():
             self.log.warning("the clock is not that of the cluster: nothing is truncated or forgotten for its age")
             return
         if not await self._store.retained.is_complete():

@@ -54,12 +54,11 @@ class Membership(Service):
         await self._renew()
 
     async def _renew(self) -> None:
-        asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
-        asked_ms = self._clock.machine.wall_ms()
         payload = self._member.to_payload()
-        oracle_ms = await self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, payload, self._lease_ms)
+        asked_s = await self._clock.follow(
+            self._cpo.renew_lease(CONTROLLER_KIND, self.member_id, payload, self._lease_ms)
+        )
         self._lease_ends_s = asked_s + self._lease_ms / 1000
-        self._clock.note(asked_ms, oracle_ms)
 
     async def _keep(self) -> None:
         while True:

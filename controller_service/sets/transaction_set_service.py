@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -119,17 +119,14 @@ class TransactionSetService(Service):
         store: VersionedStore,
         clock: Clock,
         kept_ms: int = record_kept_ms,
-        is_time_right: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``kept_ms``: how long the record of a sink is kept that is not used. ``is_time_right``: whether this
-        controller's time of day is that of the cluster; nothing ends for its age while it is not."""
+        """``kept_ms``: how long the record of a sink is kept that is not used."""
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
         self._index = SinkIndex(store, self._sinks, kept_ms)
         self._janitor = RegistrationJanitor(self._sinks)
         self._members = MemberTransactions(transactions, self)
         self._clock = clock
-        self._is_time_right = is_time_right
         self._finishing: dict[tuple[str, int], asyncio.Future[None]] = {}
         """Sets that this controller makes readable: done once each is, or is left to others."""
         transactions.attach_sets(self)
@@ -523,7 +520,7 @@ class TransactionSetService(Service):
                 await all_ended(map(self._try_sweep, looked_at))
                 looked_at = []
         await all_ended(map(self._try_sweep, looked_at))
-        if self._is_time_right():
+        if self._clock.is_right():
             await self._index.forget_expired(self._now())
             await self._janitor.look(self._now())
 
@@ -541,7 +538,7 @@ class TransactionSetService(Service):
         record, now_ms = found.record, self._now()
         pending, last = record.pending, record.last
         if pending is not None:
-            if now_ms - pending.started_ms > pending_max_ms and self._is_time_right():
+            if now_ms - pending.started_ms > pending_max_ms and self._clock.is_right():
                 detail = f"pending for more than {pending_max_ms} ms"
                 taken = transaction_set.step(record, transaction_set.Refuse(pending.sequence, detail, now_ms))
                 if await self._write(key, found, taken.record) is not None:
@@ -550,7 +547,7 @@ class TransactionSetService(Service):
         if last is not None and (last.state is not SetRecordState.FINISHED or record.decided_batches):
             self._start_finishing(key, last)
             return
-        if self._is_time_right():
+        if self._clock.is_right():
             await self._clear_silent(key, record, now_ms)
 
     async def _clear_silent(self, key: str, record: SinkRecord, now_ms: int) -> None:

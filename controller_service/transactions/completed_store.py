@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import structlog
@@ -39,11 +39,9 @@ completed_shards: Final = 16
 
 
 class CompletedStore:
-    def __init__(self, store: VersionedStore, clock: Clock, is_time_right: Callable[[], bool] = lambda: True) -> None:
-        """``is_time_right``: whether this controller's time of day is that of the cluster."""
+    def __init__(self, store: VersionedStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._is_time_right = is_time_right
         self._batches = CompletedBatches()
         """The spans as this controller saw them last; for writing only."""
         self._log = structlog.get_logger(service="transactions")
@@ -107,7 +105,7 @@ class CompletedStore:
         if self._batches.numbers and today <= self._batches.numbers[-1]:
             return self._batches
         batches, version = await self._read()
-        if batches.numbers and not self._is_time_right():
+        if batches.numbers and not self._clock.is_right():
             return batches
         if not batches.numbers or today > batches.numbers[-1]:
             batches = CompletedBatches((*batches.numbers, today), min(batches.sharded_from, today))

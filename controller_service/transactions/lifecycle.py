@@ -109,12 +109,10 @@ class TransactionService(Service):
         listener: CommitListener,
         again: SecondDeletion,
         live_owners: Callable[[], Awaitable[set[str]]],
-        is_time_right: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``live_owners`` tells which controllers hold a lease now; this one counts as alive by itself.
-        ``is_time_right``: whether this controller's time of day is that of the cluster."""
+        """``live_owners`` tells which controllers hold a lease now; this one counts as alive by itself."""
         super().__init__("transactions")
-        self.records = TransactionStore(streams, is_time_right)
+        self.records = TransactionStore(streams)
         self.order = CommitOrder(self.records)
         self._new_segments = NewSegments(streams, self.records, segments, clock)
         self.index = StreamIndex(store, streams.instance, clock, live_owners)

@@ -76,13 +76,12 @@ Change = tuple[uuid.UUID, ActiveTransaction, int]
 
 
 class TransactionStore:
-    def __init__(self, streams: StreamStore, is_time_right: Callable[[], bool] = lambda: True) -> None:
-        """``is_time_right``: whether this controller's time of day is that of the cluster."""
+    def __init__(self, streams: StreamStore) -> None:
         self.streams = streams
         self._store = streams.tables
         self._clock = streams.clock
         self._tables: OrderedDict[tuple[str, str], StreamTables] = OrderedDict()
-        self._completed = CompletedStore(self._store, self._clock, is_time_right)
+        self._completed = CompletedStore(self._store, self._clock)
 
     async def start(self) -> None:
         """Create the cluster's table. Idempotent."""

@@ -18,6 +18,10 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int: ...
 
+    def is_right(self) -> bool:
+        """Whether the time of day is one by which things may be deleted for their age."""
+        ...
+
     async def sleep(self, delay_s: float) -> None: ...
 
 
@@ -29,6 +33,9 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def is_right(self) -> bool:
+        return True
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)

@@ -140,13 +140,10 @@ class ContainerManager(Service):
             self._load(),
             tuple(problem for problem in self._problems() if problem.code != LEASE_LOST),
         )
-        asked_s = self._clock.monotonic_s()  # before the call: the lease cannot end earlier than counted from here
-        asked_ms = self._clock.machine.wall_ms()
-        oracle_ms = await self._cpo.renew_lease(
-            SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms
+        asked_s = await self._clock.follow(
+            self._cpo.renew_lease(SEGMENT_STORE_KIND, self._config.store_id, member.to_payload(), self._config.lease_ms)
         )
         self._lease_ends_s = asked_s + self._config.lease_ms / 1000
-        self._clock.note(asked_ms, oracle_ms)
 
     async def _keep_lease(self) -> None:
         pause_s = self._config.lease_ms / 1000 / renewals_per_lease

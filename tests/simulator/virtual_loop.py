@@ -228,5 +228,8 @@ class VirtualClock:
     def wall_ms(self) -> int:
         return self._wall_ms + int(self._loop.time() * 1000)
 
+    def is_right(self) -> bool:
+        return True
+
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)

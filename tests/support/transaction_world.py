@@ -82,12 +82,17 @@ class VirtualClock:
         self._now_s = 1_000.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._tickets = itertools.count()
+        self.agrees = True
+        """Whether the time of day is taken for right."""
 
     def monotonic_s(self) -> float:
         return self._now_s
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + int(self._now_s * 1000)
+
+    def is_right(self) -> bool:
+        return self.agrees
 
     async def sleep(self, delay_s: float) -> None:
         if delay_s <= 0:
@@ -240,14 +245,8 @@ class Instance:
             listener=CommitMarks(WriterMarks(self.streams)),
             again=again,
             live_owners=world.live_owners,
-            is_time_right=lambda: world.is_time_right,
         )
-        self.sets = TransactionSetService(
-            transactions=self.transactions,
-            store=store,
-            clock=world.clock,
-            is_time_right=lambda: world.is_time_right,
-        )
+        self.sets = TransactionSetService(transactions=self.transactions, store=store, clock=world.clock)
         queue, streams = self.queue, self.streams
         removal = StreamRemoval(streams, segments, self.transactions, again)
         self.create = CreateStream(streams, segments, queue, removal)
@@ -295,8 +294,6 @@ class World:
         self.cpo = InMemoryCPO(self.clock)
         self.streams = StreamStore(self.store, self.clock, self.new_id)
         self.live: set[str] = set()
-        self.is_time_right = True
-        """Whether the controllers' time of day is that of the cluster."""
         self._names = itertools.count(1)
         self.instances: list[Instance] = []
 

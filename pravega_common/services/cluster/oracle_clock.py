@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from pravega_common.runtime.clock import Clock
@@ -21,22 +22,28 @@ class OracleClock:
     """
 
     def __init__(self, machine: Clock) -> None:
-        self.machine = machine
-        """The clock without the oracle's time of day."""
+        self._machine = machine
         # The machine's own: each append asks for them several times.
         self.monotonic_s, self.sleep = machine.monotonic_s, machine.sleep
         self._ahead_ms = 0
         self._started_ms = self._time_of_start_ms()
 
     def wall_ms(self) -> int:
-        return self.machine.wall_ms() - self._ahead_now_ms()
+        return self._machine.wall_ms() - self._ahead_now_ms()
+
+    async def follow(self, renewal: Awaitable[int]) -> float:
+        """Renew a lease, whose answer is the oracle's time of day. Returns when that began by ``monotonic_s``: the
+        lease cannot end earlier than counted from there."""
+        asked_s, asked_ms = self.monotonic_s(), self._machine.wall_ms()
+        self.note(asked_ms, await renewal)
+        return asked_s
 
     def note(self, asked_ms: int, oracle_ms: int) -> None:
         """Take the oracle's time, which it read between ``asked_ms`` by the machine and now.
 
         The known difference stays while it explains the answer, else it changes by as little as does.
         """
-        at_least, at_most = asked_ms - oracle_ms, self.machine.wall_ms() - oracle_ms
+        at_least, at_most = asked_ms - oracle_ms, self._machine.wall_ms() - oracle_ms
         self._ahead_ms = min(max(self._ahead_now_ms(), at_least), at_most)
         self._started_ms = self._time_of_start_ms()
 
@@ -63,7 +70,7 @@ class OracleClock:
 
     def _time_of_start_ms(self) -> int:
         """Tells when ``monotonic_s`` was 0, by the machine's time of day: only a clock that is set changes it."""
-        return self.machine.wall_ms() - int(self.machine.monotonic_s() * 1000)
+        return self._machine.wall_ms() - int(self._machine.monotonic_s() * 1000)
 
 
 _REMEDY: Final = (

@@ -24,6 +24,9 @@ class ManualClock:
     def wall_ms(self) -> int:
         return int(self._now_s * 1000) + self._wall_offset_ms
 
+    def is_right(self) -> bool:
+        return True
+
     async def sleep(self, delay_s: float) -> None:
         if delay_s <= 0:
             await asyncio.sleep(0)

@@ -297,10 +297,10 @@ async def test_sinks_are_listed_and_forgotten(world: World, one: Instance) -> No
     records, token = await world.run(one.sets.list_sinks())
     assert [(record.query_id, record.last_batch_id) for record in records] == [(Q, 0)] and token == b""
     world.clock.skip((record_kept_ms + 2 * day_ms) / 1000)
-    world.is_time_right = False
+    world.clock.agrees = False
     await world.clock.pass_time(60)
     assert await world.run(one.sets.list_sinks()) == (records, b""), "by a clock that is ahead nothing is forgotten"
-    world.is_time_right = True
+    world.clock.agrees = True
     await world.clock.pass_time(60)
     assert await world.run(one.sets.list_sinks()) == ([], b"")
 
@@ -308,11 +308,11 @@ async def test_sinks_are_listed_and_forgotten(world: World, one: Instance) -> No
 async def test_batches_whose_tasks_went_silent_make_room(world: World, one: Instance) -> None:
     members = await members_of(world, one, "a", 2)
     await register(world, one, 4, members)
-    world.is_time_right = False
+    world.clock.agrees = False
     await world.clock.pass_time((undecided_grace_ms + pending_max_ms) / 1000 + 120)
     [record], _ = await world.run(one.sets.list_sinks())
     assert record.open_batches == (4,), "by a clock that is ahead nobody is silent"
-    world.is_time_right = True
+    world.clock.agrees = True
     await world.clock.pass_time(sweep_period_s + 1)
     [record], _ = await world.run(one.sets.list_sinks())
     assert record.open_batches == ()

@@ -116,16 +116,15 @@ async def test_tables_that_cannot_be_deleted_hold_up_nothing_and_go_later(
 
 async def test_a_clock_that_is_ahead_drops_no_span(tables: InMemoryVersionedStore, clock: VirtualClock) -> None:
     """It would begin one of a day to come, which right clocks wrote to until then."""
-    is_right = True
-    ends = CompletedStore(tables, clock, lambda: is_right)
+    ends = CompletedStore(tables, clock)
     await ends.create_table()
     first = uuid.UUID(int=1)
     await ends.add("s", [first], COMMITTED)
-    before, is_right = span_tables(tables), False
+    before, clock.agrees = span_tables(tables), False
     await clock.pass_time(3 * span_s)
     await ends.add("s", [uuid.UUID(int=2)], COMMITTED)
     assert span_tables(tables) == before and await ends.find("s", first) == COMMITTED
-    is_right = True
+    clock.agrees = True
     await add_each_day(ends, clock, 2)
     assert before.isdisjoint(span_tables(tables)) and await ends.find("s", first) is None
 

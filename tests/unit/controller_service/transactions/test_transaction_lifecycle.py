@@ -173,6 +173,9 @@ class ShiftedClock:
     def wall_ms(self) -> int:
         return self._world.clock.wall_ms() + self._shift_ms
 
+    def is_right(self) -> bool:
+        return True
+
     async def sleep(self, delay_s: float) -> None:
         await self._world.clock.sleep(delay_s)
 

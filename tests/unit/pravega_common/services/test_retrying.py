@@ -21,6 +21,9 @@ class RecordingClock:
     def wall_ms(self) -> int:
         return 0
 
+    def is_right(self) -> bool:
+        return True
+
     async def sleep(self, delay_s: float) -> None:
         self.pauses.append(delay_s)
         await asyncio.sleep(0)

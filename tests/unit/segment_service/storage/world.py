@@ -30,6 +30,9 @@ class YieldingClock:
     def wall_ms(self) -> int:
         return int(self._now_s * 1000)
 
+    def is_right(self) -> bool:
+        return True
+
     async def sleep(self, delay_s: float) -> None:
         self._now_s += delay_s
         for _ in range(self._rng.randrange(1, 6)):
