@@ -28,6 +28,7 @@ from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.refusals import refusals_per_peer_per_s_default
 from segment_service.host.request_processor import RequestProcessor
 from segment_service.host.request_times import RequestTimes
+from segment_service.host.server_parts import ServerParts
 from segment_service.host.token_check import TokenCheck
 from segment_service.quotas.scope_buckets import ByteQuotas
 
@@ -68,15 +69,16 @@ class WireServer(Service):
         self.host = host
         self.port = port
         self.recent_closes: deque[tuple[str, str]] = deque(maxlen=recent_closes_max)
-        self._store = store
-        self._back_pressure = back_pressure
-        self._clock = clock or SystemClock()
-        self.quotas = quotas or ByteQuotas(self._clock)
+        clock = clock or SystemClock()
+        self.quotas = quotas or ByteQuotas(clock)
         self._tokens = TokenCheck(tokens, authenticates=authenticates)
         self.times = RequestTimes()
-        self.budgets = ServerBudgets.of(self._clock, budget, refusals_per_peer_per_s)
+        self.budgets = ServerBudgets.of(clock, budget, refusals_per_peer_per_s)
         on_merged = self.budgets.merged_writers.merged
-        self._requests = RequestProcessor(store, tables, self._clock, random_bytes, self._tokens, self.times, on_merged)
+        requests = RequestProcessor(store, tables, clock, random_bytes, self._tokens, self.times, on_merged)
+        self._parts = ServerParts(
+            store, requests, back_pressure, self.budgets, self.quotas, self._tokens, self.times, clock, self.spawn
+        )
         self.admission = Admission(connections_max, per_peer_max=connections_per_peer_max)
         self._tls = tls
         self._local_socket = local_socket
@@ -153,20 +155,7 @@ class WireServer(Service):
     def _accept(self) -> asyncio.BaseProtocol:
         if self.state not in _ACCEPTING:
             return _Refusal("the store is stopping")
-        connection = Connection(
-            self._store,
-            self._requests,
-            self._back_pressure,
-            self.budgets,
-            self._clock,
-            self._tokens,
-            self.times,
-            self.spawn,
-            self._connection_made,
-            self._connection_lost,
-            self.quotas,
-        )
-        return connection
+        return Connection(self._parts, self._connection_made, self._connection_lost)
 
     def _connection_made(self, connection: Connection) -> None:
         # Not at the accept: a peer whose handshake fails is never a connection, nor lost as one.

@@ -26,8 +26,14 @@ from pravega_common.wire.append_block import AppendDecoder
 from pravega_common.wire.framing import FrameParser
 from segment_service.host.append_processor import AppendProcessor
 from segment_service.host.connection import Connection
+from segment_service.host.connection_load import ConnectionLoad
+from segment_service.host.connection_reads import ConnectionReads
+from segment_service.host.connection_requests import ConnectionRequests
+from segment_service.host.frame_pump import FramePump
 from segment_service.host.listener import WireServer
 from segment_service.host.peer_watch import PeerWatch
+from segment_service.host.reply_queue import ReplyQueue
+from segment_service.host.transient_segments import TransientSegments
 from segment_service.tables.table_extension import TableExtension
 from tests.drills.fuzz.frames import FrameMaker
 from tests.drills.fuzz.values import Target
@@ -45,7 +51,19 @@ HELLO = codec.encode(c.Hello(17, 5))
 NO_FRAME = b"\xff" * 8
 """Ends a connection."""
 connections = 10
-OF_A_CONNECTION = (Connection, AppendProcessor, AppendDecoder, PeerWatch, FrameParser)
+OF_A_CONNECTION = (
+    Connection,
+    AppendProcessor,
+    AppendDecoder,
+    ConnectionLoad,
+    ConnectionReads,
+    ConnectionRequests,
+    FrameParser,
+    FramePump,
+    PeerWatch,
+    ReplyQueue,
+    TransientSegments,
+)
 
 
 def set_up(segment: str = SEGMENT, token: str = "", writer: int = 0) -> bytes:
@@ -262,6 +280,25 @@ def test_a_connection_that_back_pressure_leaves_unread_is_freed() -> None:
                 peer.end()
                 store.open_gate()
                 await eventually(lambda: server.connection_count == 0)
+            await left.all_freed()
+
+    run(scenario, WireServer)
+
+
+def test_a_connection_whose_peer_takes_no_replies_is_freed() -> None:
+    """Its reads wait for room, one of them in line for the next reply."""
+    reads = b"".join(codec.encode(c.ReadSegment(SEGMENT, 0, 1 << 20, "", number)) for number in range(30))
+
+    async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
+        await store.append(SEGMENT, [bytes(1 << 20)])
+        with without_collector() as left:
+            for _ in range(connections):
+                peer = await asyncio.to_thread(Peer, server.port, None)
+                await asyncio.to_thread(peer.say, HELLO + reads, 0)
+                await eventually(lambda: 0 < server.budgets.reads < 30 and server.budgets.unsent.bytes > 1 << 20)
+                peer.end()
+                await eventually(lambda: server.connection_count == 0)
+                assert server.budgets.unsent.bytes == 0
             await left.all_freed()
 
     run(scenario, WireServer)

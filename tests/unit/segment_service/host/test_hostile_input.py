@@ -133,14 +133,14 @@ async def test_mutated_frames(
 ) -> None:
     frames = FRAMES_TOTAL_LONG if all_cases else FRAMES_TOTAL
     handled = 0
-    handle = Connection._handle  # private: frames are counted where they are handled, and closes where they are noted
+    handle = Connection.handle  # Frames are counted where they are handled, and closes where they are noted.
 
     def counting(connection: Connection, type_code: int, payload: memoryview) -> None:
         nonlocal handled
         handled += 1
         handle(connection, type_code, payload)
 
-    monkeypatch.setattr(Connection, "_handle", counting)
+    monkeypatch.setattr(Connection, "handle", counting)
     reasons: Counter[str] = Counter()
     connections = 0
     lost = server._connection_lost

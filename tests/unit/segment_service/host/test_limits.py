@@ -45,8 +45,8 @@ from pravega_common.wire.commands import (
 )
 from pravega_common.wire.framing import FrameParser
 from segment_service.contracts.table_store import TableEntry
-from segment_service.host import connection as limits
-from segment_service.host.connection import Connection
+from segment_service.host import connection_load, connection_reads, frame_pump, reply_queue
+from segment_service.host.connection import Connection, request_items_max
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
 from segment_service.host.request_processor import merge_attribute_updates_max, merge_sources_max
@@ -77,12 +77,12 @@ async def test_a_closed_gate_leaves_sockets_unread(
     store.close_gate()
     client.send(AppendBlockEnd(WRITER, 3, b"abc", 1, 1, 2))
     connection = only_connection(server)
-    await eventually(lambda: connection._read_paused)
+    await eventually(lambda: connection.reading_is_paused)
     assert store.queued_operations == 0
     assert (await store.get_info(SEGMENT)).length == 0
     store.open_gate()
     assert (await client.expect(DataAppended)).current_segment_write_offset == 3
-    await eventually(lambda: not connection._read_paused)
+    await eventually(lambda: not connection.reading_is_paused)
 
 
 async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
@@ -98,7 +98,7 @@ async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
     await client.call(UpdateTableEntries(2, "_system/_tables/scopes", "", (entry,)), TableEntriesUpdated)
     await client.call(KeepAlive(), KeepAlive)
     client.send(UpdateTableEntries(3, "scope/t_kvtable/0.#epoch.0", "", (entry,)))
-    await eventually(lambda: only_connection(server)._read_paused)
+    await eventually(lambda: only_connection(server).reading_is_paused)
     store.open_gate()
     await client.expect(TableEntriesUpdated)
 
@@ -106,13 +106,13 @@ async def test_a_closed_gate_does_not_hold_up_readers_and_the_controller(
 async def test_append_bytes_in_flight_are_bounded(
     client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "bytes_in_flight_max", 100_000)
+    monkeypatch.setattr(connection_load, "bytes_in_flight_max", 100_000)
     await store.create_segment(SEGMENT)
     await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
     store.hold()
     client.send(*(AppendBlockEnd(WRITER, 1000, bytes(1000), 1, number, number) for number in range(1, 501)))
     connection = only_connection(server)
-    await eventually(lambda: connection._read_paused)
+    await eventually(lambda: connection.reading_is_paused)
     assert store.queued_operations == 100
     store.release()
     for number in range(1, 501):
@@ -139,18 +139,20 @@ async def test_requests_in_flight_are_bounded(
     monkeypatch.setattr(store, "get_info", get_info)
     await store.create_segment(SEGMENT)
     client.send(*(GetStreamSegmentInfo(number, SEGMENT) for number in range(2000)))
-    await eventually(lambda: running == limits.requests_in_flight_max)
+    await eventually(lambda: running == connection_load.requests_in_flight_max)
     gate.set()
     replies = [await client.expect(StreamSegmentInfo) for _ in range(2000)]
     assert [reply.request_id for reply in replies] == list(range(2000))
-    assert most == limits.requests_in_flight_max
+    assert most == connection_load.requests_in_flight_max
 
 
 async def test_too_many_waiting_reads_close_the_connection(
     client: WireClient, server: WireServer, store: InMemorySegmentStore
 ) -> None:
     await store.create_segment(SEGMENT)
-    client.send(*(ReadSegment(SEGMENT, 0, 10, "", number) for number in range(limits.reads_in_flight_max + 1)))
+    client.send(
+        *(ReadSegment(SEGMENT, 0, 10, "", number) for number in range(connection_reads.reads_in_flight_max + 1))
+    )
     await client.closed_by_server()
     assert "reads are waiting" in server.recent_closes[-1][1]
     assert all(waiter.cancelled() for waiter in store.waiting_reads(SEGMENT))
@@ -159,18 +161,19 @@ async def test_too_many_waiting_reads_close_the_connection(
 async def test_small_frames_are_cut_out_as_they_are_handled(client: WireClient, server: WireServer) -> None:
     """A receive buffer of 1 MiB may hold 131,072 of them, which would take 31 MiB, and keep the loop, all at once."""
     connection, waiting = only_connection(server), list[int]()
-    pump = connection._pump
+    pump = connection._pump  # private, as no peer sees it
+    run = pump.run
 
     def watched() -> None:
-        waiting.append(len(connection._backlog))
-        pump()
+        waiting.append(len(pump._backlog))
+        run()
 
-    connection._pump = watched  # type: ignore[method-assign]  # private, as no peer sees it
-    count = 40 * limits.frames_per_turn_max + 7
+    pump.run = watched  # type: ignore[method-assign]
+    count = 40 * frame_pump.frames_per_turn_max + 7
     client.send_raw(codec.encode(KeepAlive()) * count + codec.encode(KeepAlive())[:-3])
     for _ in range(count):
         await client.expect(KeepAlive)
-    assert max(waiting) <= limits.frames_per_turn_max
+    assert max(waiting) <= frame_pump.frames_per_turn_max
     client.send_raw(codec.encode(KeepAlive())[-3:])
     await client.expect(KeepAlive)
 
@@ -179,7 +182,7 @@ async def test_small_frames_are_cut_out_as_they_are_handled(client: WireClient, 
 async def test_a_peer_that_does_not_read_its_replies_costs_little(
     server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "unsent_bytes_max", 256 * 1024)
+    monkeypatch.setattr(reply_queue, "unsent_bytes_max", 256 * 1024)
     await store.create_segment(SEGMENT)
     data = bytes(range(256)) * 4096
     await store.append(SEGMENT, [data])
@@ -187,12 +190,10 @@ async def test_a_peer_that_does_not_read_its_replies_costs_little(
     connection = only_connection(server)
     count = 300
     client.send(*(ReadSegment(SEGMENT, 0, len(data), "", number) for number in range(count)))
-    await eventually(lambda: not connection._writable.is_set())
+    await eventually(lambda: not connection._replies._writable.is_set())
     for _ in range(50):
         await asyncio.sleep(0)
-    assert connection._transport is not None
-    unsent = connection._transport.get_write_buffer_size() + connection._out_bytes
-    assert unsent <= 2 * len(data) + 256 * 1024
+    assert connection.unsent_bytes() <= 2 * len(data) + 256 * 1024
     seen = set()
     for _ in range(count):
         reply = await client.expect(SegmentRead)
@@ -246,7 +247,7 @@ def hold_reads_of_tables(tables: InMemoryTableStore, patch: pytest.MonkeyPatch) 
 
 KEY = WireTableKey(b"key")
 UPDATE = WireAttributeUpdate(b"a" * 16, 1, 0, 0)
-TOO_MANY = limits.request_items_max + 1
+TOO_MANY = request_items_max + 1
 
 
 @pytest.mark.parametrize(
@@ -290,12 +291,10 @@ async def test_table_answers_are_not_kept_for_a_peer_that_does_not_take_them(
     fifteen = (WireTableKey(b"large"),) * 15
     count = 20
     client.send(*(ReadTable(number, TABLE, "", fifteen) for number in range(count)))
-    await eventually(lambda: not connection._writable.is_set())
+    await eventually(lambda: not connection._replies._writable.is_set())
     for _ in range(50):
         await asyncio.sleep(0)
-    assert connection._transport is not None
-    unsent = connection._transport.get_write_buffer_size() + connection._out_bytes
-    assert unsent <= 2 * 16 * 1024 * 1024
+    assert connection.unsent_bytes() <= 2 * 16 * 1024 * 1024
     seen = {(await client.expect(TableRead)).request_id for _ in range(count)}
     assert seen == set(range(count))
     await client.close()
@@ -330,7 +329,7 @@ async def test_table_reads_of_a_peer_that_does_not_take_answers_hold_up_no_appen
 async def test_bytes_of_the_requests_of_a_connection_are_bounded(
     store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "bytes_in_flight_max", 10_000)
+    monkeypatch.setattr(connection_load, "bytes_in_flight_max", 10_000)
     tables = InMemoryTableStore(store)
     server = WireServer(store, tables, store)
     await server.start()
@@ -339,7 +338,7 @@ async def test_bytes_of_the_requests_of_a_connection_are_bounded(
     held = hold_reads_of_tables(tables, monkeypatch)
     keys = tuple(WireTableKey(b"%0100d" % number) for number in range(10))
     client.send(*(ReadTable(number, TABLE, "", keys) for number in range(50)))
-    await eventually(lambda: only_connection(server)._read_paused and held.begun > 0)
+    await eventually(lambda: only_connection(server).reading_is_paused and held.begun > 0)
     assert held.begun == 9
     held.gate.set()
     assert [(await client.expect(TableRead)).request_id for _ in range(50)] == list(range(50))
@@ -354,7 +353,7 @@ async def test_a_reply_that_no_frame_holds_is_an_error(
     async def answer(_: object) -> Command:
         return TableRead(1, TABLE, (LARGE,) * 17)
 
-    monkeypatch.setattr(only_connection(server)._requests, "answer", answer)
+    monkeypatch.setattr(server._parts.requests, "answer", answer)
     client.send(GetStreamSegmentInfo(7, SEGMENT))
     assert (await client.expect(ErrorMessage)).request_id == 7
     await client.call(KeepAlive(), KeepAlive)
@@ -374,15 +373,15 @@ async def test_a_slow_peer_does_not_slow_another_one(server: WireServer, store: 
 
 async def test_a_burst_of_frames_is_handled_in_turns(client: WireClient, server: WireServer) -> None:
     connection = only_connection(server)
-    burst = [KeepAlive()] * (3 * limits.frames_per_turn_max)
+    burst = [KeepAlive()] * (3 * frame_pump.frames_per_turn_max)
     frames = [(KeepAlive.type_code, memoryview(b""))] * len(burst)
-    connection._backlog.extend(frames)
-    connection._pump()
-    assert len(connection._backlog) == 2 * limits.frames_per_turn_max
-    assert connection._read_paused
+    connection._pump._backlog.extend(frames)
+    connection._pump.run()
+    assert len(connection._pump._backlog) == 2 * frame_pump.frames_per_turn_max
+    assert connection.reading_is_paused
     for _ in burst:
         await client.expect(KeepAlive)
-    assert not connection._read_paused
+    assert not connection.reading_is_paused
 
 
 @pytest.mark.parametrize(
@@ -397,15 +396,15 @@ async def test_a_burst_of_requests_is_handled_in_smaller_turns(
 ) -> None:
     """A task costs more than a frame, and all that begin in a turn run in the next one, before anybody else."""
     connection = only_connection(server)
-    count = 3 * limits.requests_per_turn_max
+    count = 3 * frame_pump.requests_per_turn_max
     frames = list(FrameParser().feed(b"".join(codec.encode(request_of(number)) for number in range(count))))
-    connection._backlog.extend(frames)
-    connection._pump()
-    assert len(connection._backlog) == 2 * limits.requests_per_turn_max
-    assert connection._read_paused
+    connection._pump._backlog.extend(frames)
+    connection._pump.run()
+    assert len(connection._pump._backlog) == 2 * frame_pump.requests_per_turn_max
+    assert connection.reading_is_paused
     for number in range(count):
         assert (await client.expect(NoSuchSegment)).request_id == number
-    assert not connection._read_paused
+    assert not connection.reading_is_paused
 
 
 @pytest.mark.parametrize("any_server", ["container"], indirect=True)
@@ -449,7 +448,7 @@ async def test_all_connections_share_a_budget(store: InMemorySegmentStore) -> No
     store.hold()
     for client in clients:
         client.send(*(AppendBlockEnd(WRITER, 1, b"x", 1, number, number) for number in range(1, 101)))
-    await eventually(lambda: budget.is_full and all(connection._read_paused for connection in server._connections))
+    await eventually(lambda: budget.is_full and all(connection.reading_is_paused for connection in server._connections))
     assert store.queued_operations == 30
     store.release()
     for client in clients:
@@ -485,12 +484,12 @@ async def test_the_budget_gets_back_what_a_lost_connection_held(
 async def test_appends_in_flight_are_bounded_by_number(
     client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "appends_in_flight_max", 20)
+    monkeypatch.setattr(connection_load, "appends_in_flight_max", 20)
     await store.create_segment(SEGMENT)
     await client.call(SetupAppend(1, WRITER, SEGMENT), AppendSetup)
     store.hold()
     client.send(*(AppendBlockEnd(WRITER, 0, b"", 1, number, number) for number in range(1, 51)))
-    await eventually(lambda: only_connection(server)._read_paused)
+    await eventually(lambda: only_connection(server).reading_is_paused)
     assert store.queued_operations == 20
     store.release()
     assert [(await client.expect(DataAppended)).event_number for _ in range(50)] == list(range(1, 51))

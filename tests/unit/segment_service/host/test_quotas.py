@@ -10,7 +10,7 @@ import pytest
 from pravega_common.services.cluster.byte_limits import ByteLimits
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
-from segment_service.host import connection as limits
+from segment_service.host import connection_reads
 from segment_service.host.in_flight import InFlightBudget
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
@@ -299,7 +299,7 @@ async def test_reads_of_a_lost_connection_leave_the_line_and_pay_nothing(scene: 
 
 
 async def test_reads_that_wait_for_a_quota_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "quota_reads_max", 3)
+    monkeypatch.setattr(connection_reads, "quota_reads_max", 3)
     await scene.fill(LIMITED, 10)
     scene.limit(bytes_out=100)
     client = await scene.client()

@@ -54,7 +54,7 @@ from segment_service.contracts.attributes import (
     AttributeUpdate,
     AttributeUpdateType,
 )
-from segment_service.host import connection
+from segment_service.host import transient_segments
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore
@@ -309,7 +309,7 @@ async def test_a_connection_may_write_any_number_of_large_events(
     client: WireClient, server: WireServer, store: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has a transient segment and a writer of its own, which are merged away."""
-    monkeypatch.setattr(connection, "transient_segments_max", 2)
+    monkeypatch.setattr(transient_segments, "transient_segments_max", 2)
     await store.create_segment(SEGMENT)
     for number in range(5):
         writer = b"%016d" % number
