@@ -6,7 +6,6 @@ import io
 import os
 import sys
 import threading
-import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -15,19 +14,14 @@ from typing import Any, Final
 
 from pravega_common.errors import (
     InvalidArgument,
-    PravegaError,
     SegmentSealed,
     SegmentTruncated,
     StreamSealed,
     Unavailable,
-    UnknownOutcome,
 )
 from pravega_common.names import segment_name
-from pravega_common.wire import commands as c
+from pravega_streams.byte_stream.tail_reader import TailReader
 from pravega_streams.client import StreamClient
-from pravega_streams.connection.blocking import WireSocket, reply_time_max_s
-from pravega_streams.connection.replies import error_of
-from pravega_streams.connection.silence import has_moved
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters, Piece
 from pravega_streams.event.write_budget import block_bytes_max
 
@@ -37,7 +31,6 @@ read_bytes_max: Final = 2 * 1024 * 1024
 """Bytes of one read: no store sends more at once."""
 read_time_default_s: Final = 10.0
 """How long a read waits at the tail by default."""
-retry_delay_s: Final = 0.05
 
 
 class ByteStream(io.RawIOBase):
@@ -61,7 +54,7 @@ class ByteStream(io.RawIOBase):
         self._client = client
         self._read_time_s = read_time_s
         self._offset = self.current_head_offset()
-        self._socket: WireSocket | None = None
+        self._reader = TailReader(self.segment, client.segments)
         self._turn = threading.RLock()
         """Held by a call that writes. As a Ctrl-C in Python 3.14 may leave it held by its thread, that may go on."""
         self._writers: BlockWriters | None = None
@@ -227,50 +220,10 @@ class ByteStream(io.RawIOBase):
             try:
                 super().close()
             finally:
-                if self._socket is not None:
-                    self._socket.close()
+                self._reader.close()
                 if self._writers is not None:
                     self._writers.close()
 
     def _read(self, length: int) -> memoryview | None:
         self._check_open()
-        deadline_s = time.monotonic() + self._read_time_s
-        while True:
-            try:
-                return self._read_once(length, max(0.001, deadline_s - time.monotonic()))
-            except SegmentSealed:
-                return memoryview(b"")
-            except PravegaError as error:
-                if not error.may_be_repeated(idempotent=True):
-                    raise
-            self._client.segments.endpoints.forget(self.segment)
-            if time.monotonic() + retry_delay_s > deadline_s:
-                info = self._client.segments.info(self.segment)
-                if info.length > self._offset:
-                    # They are there: what takes long is the store, which may fetch them from Tier 2.
-                    return self._read_once(length, reply_time_max_s)
-                return memoryview(b"") if info.is_sealed else None
-            time.sleep(retry_delay_s)
-
-    def _read_once(self, length: int, time_s: float) -> memoryview:
-        endpoints = self._client.segments.endpoints
-        if self._socket is None or not self._socket.is_open:
-            self._socket = WireSocket(endpoints.resolve(self.segment))
-        socket = self._socket
-        socket.set_reply_time(time_s)
-        token = endpoints.token(self.segment)
-        reply = socket.call(
-            lambda rid: c.ReadSegment(self.segment, self._offset, length, token, rid),
-            lambda: has_moved(endpoints, self.segment, socket.endpoint),
-        )
-        error = error_of(reply, self.segment)
-        if isinstance(error, SegmentTruncated):
-            raise SegmentTruncated(self.segment, error.start_offset, self._offset)
-        if error is not None:
-            raise error
-        if not isinstance(reply, c.SegmentRead) or reply.offset != self._offset:
-            raise UnknownOutcome(f"{self.segment}: the store answered {type(reply).__name__} to a read")
-        data = memoryview(reply.data)[:length]
-        if not len(data) and not reply.end_of_segment:
-            raise UnknownOutcome(f"{self.segment}: the store answered a read without bytes")
-        return data
+        return self._reader.read(self._offset, length, self._read_time_s)

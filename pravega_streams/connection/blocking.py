@@ -115,6 +115,23 @@ class WireSocket:
                 return reply
             self._greeted(reply)
 
+    def receive_within(self, wait_s: float) -> c.Command | None:
+        """The next command of the store; None if nothing comes for as long, and the next call goes on from there."""
+        self.set_reply_time(wait_s)
+        try:
+            while True:
+                while not self._frames:
+                    self._take(self._receive_in_time(self._space(), bool))
+                reply = self._next_reply(bool, None)
+                if not isinstance(reply, c.Hello):
+                    return reply
+                self._greeted(reply)
+        except TimeoutError:
+            return None
+        except BaseException:
+            self.close()
+            raise
+
     def peer_version(self, has_moved: HasMoved = bool) -> int:
         """The newest version of the protocol that the store speaks; waits for its Hello, the first that it sends."""
         if self._peer_version is None:
@@ -200,11 +217,17 @@ class WireSocket:
                 next_s = waited_s + next(pauses_s)
 
     def _fill(self, has_moved: HasMoved) -> None:
+        self._take(self._receive_some(self._space(), has_moved))
+
+    def _space(self) -> memoryview:
+        """Room in the parser for what comes."""
         try:
-            buffer = self._parser.get_buffer()
+            return self._parser.get_buffer()
         except WireDecodeError as error:
             raise self._lost(error) from error
-        self._frames.extend(self._parser.buffer_updated(self._receive_some(buffer, has_moved)))
+
+    def _take(self, count: int) -> None:
+        self._frames.extend(self._parser.buffer_updated(count))
 
     def _receive_in_place(self, place: Place, has_moved: HasMoved) -> memoryview | None:
         """Receive all data of the frame that is coming where they go; it is then complete without them, or soon."""
@@ -224,7 +247,16 @@ class WireSocket:
 
     def _receive_some(self, target: memoryview, has_moved: HasMoved) -> int:
         try:
+            return self._receive_in_time(target, has_moved)
+        except TimeoutError as error:
+            raise self._lost(error) from error
+
+    def _receive_in_time(self, target: memoryview, has_moved: HasMoved) -> int:
+        """``TimeoutError``, and the connection stays, if nothing comes in the time of a reply."""
+        try:
             count = self._patiently(lambda: self._socket.recv_into(target), has_moved)
+        except TimeoutError:
+            raise
         except OSError as error:
             raise self._lost(error) from error
         if count == 0:

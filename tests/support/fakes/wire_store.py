@@ -45,7 +45,8 @@ class _Appends(AppendDecoder):
 
 
 class FakeStore:
-    """``before(command)`` may return ``"close"`` (drop the connection), ``"close after"``, or the reply to give."""
+    """``before(command)`` may return ``"close"`` (drop the connection), ``"close after"``, ``"silent"`` (no reply),
+    or the reply to give."""
 
     def __init__(self) -> None:
         self.segments: dict[str, FakeSegment] = {}
@@ -121,6 +122,8 @@ class FakeStore:
                 fault = self.before(request)
                 if fault == "close":
                     return False
+                if fault == "silent":
+                    continue
                 reply = fault if isinstance(fault, c.Command) else self._do(decoder, request)
             if fault == "close after":
                 return False
@@ -128,7 +131,8 @@ class FakeStore:
                 replies.append(reply)
         if isinstance(command, c.RequestBatch):
             replies = [c.RequestBatchAnswered(command.request_id, tuple(map(encode, replies)))]
-        connection.sendall(b"".join(map(encode, replies)))
+        if replies:
+            connection.sendall(b"".join(map(encode, replies)))
         return not any(isinstance(reply, c.InvalidEventNumber) for reply in replies)
 
     def _do(self, decoder: _Appends, command: c.Command) -> c.Command | None:

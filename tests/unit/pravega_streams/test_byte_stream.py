@@ -265,6 +265,25 @@ def test_bytes_that_are_there_are_read_however_short_a_read_waits_at_the_tail(lo
         assert file.read(1) == b""
 
 
+def test_a_container_that_moved_is_followed_though_the_store_it_left_lives_on(log: Log) -> None:
+    """As when a rebalance moves it: the old owner answers, and keeps its connections."""
+    log.segment.data += b"content"
+    owner = log.store
+    log.client.segments.endpoints = SimpleNamespace(
+        resolve=lambda segment: owner.endpoint, token=log.store.token, forget=log.store.forget
+    )
+    successor = FakeStore()
+    successor.segments = log.store.segments
+    with ByteStream(log.client, "s", "t", read_time_s=2.0) as file:
+        assert file.read(3) == b"con"
+        log.store.before = lambda command: (
+            c.WrongHost(command.request_id, RANGE.name, "", "") if isinstance(command, c.ReadSegment) else None
+        )
+        owner = successor
+        assert file.read(4) == b"tent"
+    successor.close()
+
+
 def test_threads_write_to_a_byte_stream_each_piece_whole(log: Log) -> None:
     threads, count, piece_bytes = 6, 100, 20_000
 

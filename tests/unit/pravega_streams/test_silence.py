@@ -124,6 +124,26 @@ def test_the_time_of_a_reply_is_kept(listener: socket.socket) -> None:
         connection.receive(lambda: False)
 
 
+def test_what_comes_in_pieces_is_waited_for_piece_by_piece(listener: socket.socket) -> None:
+    """A wait that ends in silence keeps what has come, and the connection."""
+    connection = WireSocket(endpoint_of(listener))
+    peer, _ = listener.accept()
+    assert connection.receive_within(0.01) is None
+    message = c.ErrorMessage(1, "a/b/0", "m" * 100, c.THROTTLED)
+    frames = encode(c.Hello(17, 5)) + encode(message)
+    for at in range(0, len(frames) - 1, 20):
+        peer.sendall(frames[at : min(at + 20, len(frames) - 1)])
+        assert connection.receive_within(0.01) is None
+    peer.sendall(frames[-1:] + encode(c.KeepAlive()))
+    assert connection.receive_within(1.0) == message
+    peer.close()
+    assert connection.is_open
+    assert connection.receive_within(1.0) == c.KeepAlive()
+    with pytest.raises(UnknownOutcome):
+        connection.receive_within(1.0)
+    assert not connection.is_open
+
+
 async def test_an_answer_is_not_waited_for_when_another_store_owns_the_segment() -> None:
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     owners = AsyncOwners(FIRST, None, SECOND)
