@@ -7,7 +7,6 @@ whichever instance gets to it.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,68 +15,47 @@ from typing import Final
 from controller_service.sets import transaction_set
 from controller_service.sets.members import LostMember, MemberTransactions
 from controller_service.sets.registration_janitor import RegistrationJanitor
-from controller_service.sets.sink_index import IndexedSink, SinkIndex
+from controller_service.sets.set_finisher import SetFinisher
+from controller_service.sets.set_sweep import SetSweep, pending_max_ms, undecided_grace_ms
+from controller_service.sets.sink_index import SinkIndex
 from controller_service.sets.sink_secrets import hash_of, is_stranger, refusal
+from controller_service.sets.sink_steps import SinkSteps, cas_limits
 from controller_service.sets.sink_store import FoundSink, Registered, SinkStore, shard_of
 from controller_service.sets.transaction_set import (
     AllBound,
-    BatchesCleared,
-    Event,
     MemberRecord,
     RefusedSet,
     SetRecord,
     SetRecordState,
     SinkRecord,
     Step,
-    StreamsOrdered,
     Verdict,
     destination_of,
     sink_key,
 )
 from controller_service.sets.validation import check_batch, check_commit, check_sink
-from controller_service.store.versioned_store import ABSENT, VersionedStore
+from controller_service.store.versioned_store import VersionedStore
 from controller_service.transactions.lifecycle import TransactionService
 from controller_service.transactions.records import RegistrationRecord, SetReference
-from pravega_common.errors import AccessDenied, InvalidArgument, NotFound, PravegaError, Throttled, VersionConflict
+from pravega_common.errors import AccessDenied, InvalidArgument, NotFound, Throttled, VersionConflict
 from pravega_common.model.transaction_sets import label_of
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint_async, register
 from pravega_common.runtime.joined import all_ended, both_ended
 from pravega_common.services.base import Service
-from pravega_common.services.retrying import RetryLimits, compare_and_set, is_lost_race
+from pravega_common.services.retrying import compare_and_set
 
-undecided_grace_ms: Final = 600_000
-"""How long the transactions of an undecided batch stay open after the last call of any of its tasks."""
-pending_max_ms: Final = 60_000
-"""A set that is pending for longer is refused: its controller died, or its members cannot be reached."""
 record_kept_ms: Final = 90 * 24 * 3600 * 1000
 """How long a sink's record outlives its last use."""
 sweep_period_s: Final = 15.0
-sweeps_at_once_max: Final = 16
-"""Sinks that a sweep looks at at the same time."""
-sweep_time_max_s: Final = 15.0
-"""Time for one sink of a sweep, which comes to it again: a container that is away holds a call up for a minute."""
-finish_looks_max: Final = 20
-"""How often a controller looks whether a committed set is readable, before it leaves it to the sweep."""
-finish_look_first_s: Final = 0.2
-finish_look_last_s: Final = 2.0
-"""Between two looks; the wait ends at once when this controller made the members readable itself."""
 readable_wait_max_ms: Final = 1_000
 """How long a question about a set may wait until it is readable."""
-finishing_max: Final = 1_000
-"""Sets that one controller makes readable at the same time."""
-cas_limits: Final = RetryLimits(attempts_max=50, pause_s=lambda lost: 0.0 if lost <= 2 else 0.005 * min(lost - 1, 20))
-"""Attempts to change a sink's record before its conflict is reported."""
 
 PENDING_RECORDED = register("transaction_set.pending_recorded")
 MEMBERS_BOUND = register("transaction_set.members_bound")
 COMMIT_RECORDED = register("transaction_set.commit_recorded")
-MEMBERS_ORDERED = register("transaction_set.members_ordered")
-ORDER_RECORDED = register("transaction_set.order_recorded")
-MEMBERS_READABLE = register("transaction_set.members_readable")
 REFUSAL_RECORDED = register("transaction_set.refusal_recorded")
 REGISTRATION_WRITTEN = register("transaction_set.registration_written")
-ORPHANS_ABORTED = register("transaction_set.orphans_aborted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +102,29 @@ class TransactionSetService(Service):
         super().__init__("transaction-sets")
         self._sinks = SinkStore(store)
         self._index = SinkIndex(store, self._sinks, kept_ms)
+        self._steps = SinkSteps(self._sinks, self._index, clock)
         self._janitor = RegistrationJanitor(self._sinks)
         self._members = MemberTransactions(transactions, self)
+        self._finisher = SetFinisher(self, self._members, self._sinks, self._steps, clock)
+        self._sweep = SetSweep(self, self._index, self._janitor, self._members, self._steps, self._finisher, clock)
         self._clock = clock
-        self._finishing: dict[tuple[str, int], asyncio.Future[None]] = {}
-        """Sets that this controller makes readable: done once each is, or is left to others."""
         transactions.attach_sets(self)
 
     async def on_start(self) -> None:
         await both_ended(self._sinks.start(), self._index.create_tables())
         self.spawn(self._sweep_periodically(), "sweep")
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except Exception as error:  # also of a bug: the controller goes on
+                self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
+            await self._clock.sleep(sweep_period_s)
+
+    async def sweep(self) -> None:
+        """Go on with what calls left behind, once."""
+        await self._sweep.once()
 
     # ---- register ----------------------------------------------------------------------------------------------------
 
@@ -155,7 +146,7 @@ class TransactionSetService(Service):
         shown = hash_of(secret)
         key = sink_key(query_id, destination)
         for lost in range(1, cas_limits.attempts_max + 1):
-            taken = await self._apply_new(
+            taken = await self._steps.apply_new(
                 key, query_id, destination, transaction_set.Register(run_id, batch_id, self._now(), shown)
             )
             if taken is None:
@@ -236,7 +227,7 @@ class TransactionSetService(Service):
         key = sink_key(query_id, destination)
         tried: dict[int, SetRecord] = {}
         for lost in range(1, cas_limits.attempts_max + 1):
-            found = await self._read_or_new(key, query_id, destination)
+            found = await self._steps.read_or_new(key, query_id, destination)
             last = found.record.last
             if last is not None and last.sequence in tried:
                 return self._committed(key, last)
@@ -248,12 +239,12 @@ class TransactionSetService(Service):
             taken = transaction_set.step(found.record, request)
             _check_admitted(taken)
             if taken.verdict is Verdict.ORDER_PREVIOUS:
-                await self._order(key, _required(taken.set))
+                await self._finisher.order(key, _required(taken.set))
                 continue
             if taken.verdict is Verdict.BIND and not _required(taken.set).members:
                 tried[_required(taken.set).sequence] = _required(taken.set)
                 taken = transaction_set.step(taken.record, AllBound(_required(taken.set).sequence, self._now()))
-            written = await self._write(key, found, taken.record)
+            written = await self._steps.write(key, found, taken.record)
             if written is None:
                 await self._clock.sleep(cas_limits.pause_s(lost))
                 continue
@@ -276,14 +267,14 @@ class TransactionSetService(Service):
         await failpoint_async(MEMBERS_BOUND, destination_of(key))
         if problem:
             refused = transaction_set.step(found.record, transaction_set.Refuse(pending.sequence, problem, self._now()))
-            if await self._write(key, found, refused.record) is None:
+            if await self._steps.write(key, found, refused.record) is None:
                 return None
             await failpoint_async(REFUSAL_RECORDED, destination_of(key))
             await self._members.release(reference, pending.members)
             return CommitAnswer(Verdict.REFUSED, problem, pending)
         stream_ids = await self._members.stream_ids(pending.members)
         taken = transaction_set.step(found.record, AllBound(pending.sequence, self._now(), stream_ids))
-        if await self._write(key, found, taken.record) is None:
+        if await self._steps.write(key, found, taken.record) is None:
             return None
         await failpoint_async(COMMIT_RECORDED, destination_of(key))
         return self._committed(key, _required(taken.set))
@@ -294,12 +285,12 @@ class TransactionSetService(Service):
             await self._members.release(transaction_set.reference(record, sequence), tried.pop(sequence).members)
 
     def _committed(self, key: str, committed: SetRecord) -> CommitAnswer:
-        self._start_finishing(key, committed)
+        self._finisher.start(key, committed)
         return CommitAnswer(Verdict.COMMITTED, "", committed)
 
     def _answer(self, key: str, taken: Step) -> CommitAnswer:
         if taken.verdict is Verdict.ALREADY_COMMITTED:
-            self._start_finishing(key, _required(taken.set))
+            self._finisher.start(key, _required(taken.set))
         return CommitAnswer(taken.verdict, taken.detail, taken.set)
 
     # ---- get, list, keep ---------------------------------------------------------------------------------------------
@@ -322,10 +313,11 @@ class TransactionSetService(Service):
         answer = await self._decision(query_id, destination, batch_id, secret, is_operator=is_operator)
         if wait_ms <= 0 or not isinstance(answer.decision, SetRecord):
             return answer
-        finished = self._finishing.get((sink_key(query_id, destination), answer.decision.sequence))
-        if finished is None or answer.decision.state is SetRecordState.FINISHED:
+        key, time_s = sink_key(query_id, destination), min(wait_ms, readable_wait_max_ms) / 1000
+        if answer.decision.state is SetRecordState.FINISHED or not await self._finisher.wait(
+            key, answer.decision, time_s
+        ):
             return answer
-        await self._wait(finished, min(wait_ms, readable_wait_max_ms) / 1000)
         return await self._decision(query_id, destination, batch_id, secret, is_operator=is_operator)
 
     async def _decision(
@@ -398,202 +390,7 @@ class TransactionSetService(Service):
             return 0
         if not found.record.known_runs.is_live(registration.run_id):
             return 0
-        return await self._silent_since_ms(registration.sink, registration.batch_id) + undecided_grace_ms
-
-    async def _silent_since_ms(self, key: str, batch_id: int) -> int:
-        shards = await self._sinks.registrations(key, batch_id)
-        return max((shard.touched_ms for shard in shards), default=0)
-
-    # ---- finishing ---------------------------------------------------------------------------------------------------
-
-    def _start_finishing(self, key: str, committed: SetRecord) -> None:
-        """At once; what does not fit is finished by a later sweep, or before the sink's next commit."""
-        started = (key, committed.sequence)
-        if started not in self._finishing and len(self._finishing) < finishing_max and self.is_running:
-            self._finishing[started] = finished = asyncio.get_running_loop().create_future()
-            self.spawn(self._finish(key, committed, finished), f"finish {key}")
-
-    async def _finish(self, key: str, committed: SetRecord, finished: asyncio.Future[None]) -> None:
-        async def make_readable() -> None:
-            try:
-                await self._make_readable(key, committed)
-            finally:
-                finished.set_result(None)
-
-        try:
-            await both_ended(make_readable(), self._clear_batches(key))
-        except Exception as error:  # also of a bug: the sweep comes back to it
-            self.log.warning("set is finished later", sink=key, batch=committed.batch_id, error=repr(error))
-        finally:
-            del self._finishing[key, committed.sequence]
-
-    async def _make_readable(self, key: str, committed: SetRecord) -> None:
-        """Have the members merged, here or on another controller, and record that they are; within a limit."""
-        if committed.state is SetRecordState.FINISHED:
-            return
-        with self._members.expect(committed.members) as expectation:
-            await self._order(key, committed)
-            for look in range(finish_looks_max):
-                if not expectation.all_came.done() and await self._members.unfinished(committed.members):
-                    await self._wait(expectation.all_came, min(finish_look_first_s * 2**look, finish_look_last_s))
-                    continue
-                await failpoint_async(MEMBERS_READABLE, destination_of(key))
-                await self._apply(
-                    key, transaction_set.Advance(committed.sequence, SetRecordState.FINISHED, self._now())
-                )
-                return
-        self.log.warning("set is not finished yet", sink=key, batch=committed.batch_id)
-
-    async def _wait(self, readable: asyncio.Future[None], delay_s: float) -> None:
-        """Wait until this controller has made something readable, or it is time to look again."""
-        alarm = self.spawn(self._clock.sleep(delay_s), "next look")
-        try:
-            await asyncio.wait({alarm, readable}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-
-    async def _order(self, key: str, committed: SetRecord) -> None:
-        """Put a committed set's members in order and have them merged; raises what keeps one of them from it.
-
-        What was done in some streams is noted before that is raised: by the time that the others can go on, those may
-        have been deleted, or what became of their transactions forgotten.
-        """
-        if committed.state is SetRecordState.COMMITTED:
-            reference = SetReference(key, committed.sequence)
-            done, problem = await self._members.order(reference, committed.unordered, committed.stream_ids)
-            if problem is not None:
-                if done:
-                    await self._members.schedule([item for item in committed.members if item.stream in done])
-                    await self._apply(key, StreamsOrdered(committed.sequence, done, self._now()))
-                raise problem
-            await failpoint_async(MEMBERS_ORDERED, destination_of(key))
-            await both_ended(
-                self._members.schedule(committed.members),
-                self._apply(key, transaction_set.Advance(committed.sequence, SetRecordState.ORDERED, self._now())),
-            )
-            await failpoint_async(ORDER_RECORDED, destination_of(key))
-            return
-        await self._members.schedule(committed.members)
-
-    async def _clear_batches(self, key: str) -> None:
-        """Abort what was registered for batches that are decided and is in no set."""
-        found = await self._sinks.read(key)
-        if found is None or not found.record.decided_batches:
-            return
-        last = found.record.last
-        kept = {(member.stream, member.transaction) for member in (last.members if last else ())}
-        await self._clear(key, found.record.decided_batches, kept, is_decided=True)
-
-    async def _clear(self, key: str, batches: tuple[int, ...], kept: set[tuple[str, str]], *, is_decided: bool) -> None:
-        for batch_id in batches:
-            shards = await self._sinks.registrations(key, batch_id)
-            registered = [item for shard in shards for item in shard.transactions]
-            await self._members.abort([item for item in registered if (item.stream, item.transaction) not in kept])
-        await failpoint_async(ORPHANS_ABORTED, destination_of(key))
-        if is_decided:
-            # Before the batches leave the record, which is all that leads to them. Who registers for a decided batch
-            # from now on takes it back, so nothing that matters is lost; of undecided ones a task may come just now.
-            await all_ended(self._sinks.remove_registrations(key, batch_id) for batch_id in batches)
-        await self._apply(key, BatchesCleared(batches, self._now()))
-        await all_ended(self._sinks.remove_registrations(key, batch_id) for batch_id in batches)
-
-    # ---- sweep -------------------------------------------------------------------------------------------------------
-
-    async def _sweep_periodically(self) -> None:
-        while True:
-            try:
-                await self.sweep()
-            except Exception as error:  # also of a bug: the controller goes on
-                self.log.warning("sweep failed", error=repr(error), retry_s=sweep_period_s)
-            await self._clock.sleep(sweep_period_s)
-
-    async def sweep(self) -> None:
-        """Refuse what is pending for too long, go on with what is committed and not finished, forget old sinks.
-
-        What it costs goes with the sinks that have work to do, or had it a minute ago.
-        """
-        await self._index.complete(self._now())
-        looked_at: list[IndexedSink] = []
-        async for found in self._index.unfinished():
-            looked_at.append(found)
-            if len(looked_at) == sweeps_at_once_max:
-                await all_ended(map(self._try_sweep, looked_at))
-                looked_at = []
-        await all_ended(map(self._try_sweep, looked_at))
-        if self._clock.is_right():
-            await self._index.forget_expired(self._now())
-            await self._janitor.look(self._now())
-
-    async def _try_sweep(self, found: IndexedSink) -> None:
-        try:
-            async with asyncio.timeout(sweep_time_max_s):
-                if found.sink is not None:
-                    await self._sweep_sink(found.key, found.sink)
-                await self._index.remove_if_settled(found, self._now())
-        except Exception as error:
-            # Whatever is wrong with one sink, or with the streams of its transactions, the others come next.
-            self.log.warning("sweep of a sink failed", sink=found.key, error=repr(error))
-
-    async def _sweep_sink(self, key: str, found: FoundSink) -> None:
-        record, now_ms = found.record, self._now()
-        pending, last = record.pending, record.last
-        if pending is not None:
-            if now_ms - pending.started_ms > pending_max_ms and self._clock.is_right():
-                detail = f"pending for more than {pending_max_ms} ms"
-                taken = transaction_set.step(record, transaction_set.Refuse(pending.sequence, detail, now_ms))
-                if await self._write(key, found, taken.record) is not None:
-                    await self._members.release(SetReference(key, pending.sequence), pending.members)
-            return
-        if last is not None and (last.state is not SetRecordState.FINISHED or record.decided_batches):
-            self._start_finishing(key, last)
-            return
-        if self._clock.is_right():
-            await self._clear_silent(key, record, now_ms)
-
-    async def _clear_silent(self, key: str, record: SinkRecord, now_ms: int) -> None:
-        """Take undecided batches off the list whose tasks went silent long enough ago for their transactions to end."""
-        for batch_id in record.open_batches:
-            silent_ms = now_ms - max(await self._silent_since_ms(key, batch_id), record.touched_ms)
-            if silent_ms > undecided_grace_ms + pending_max_ms:
-                await self._clear(key, (batch_id,), set(), is_decided=False)
-
-    # ---- the sink's record -------------------------------------------------------------------------------------------
-
-    async def _read_or_new(self, key: str, query_id: str, destination: str) -> FoundSink:
-        found = await self._sinks.read(key)
-        return FoundSink(SinkRecord(query_id, destination), ABSENT) if found is None else found
-
-    async def _write(self, key: str, found: FoundSink, record: SinkRecord) -> FoundSink | None:
-        """Replace what was found by the record as it is returned; None if somebody changed it or nobody can tell."""
-        if record == found.record:
-            return found
-        try:
-            record = await self._index.noted(key, record, self._now())
-            return FoundSink(record, await self._sinks.write(key, record, found.version))
-        except PravegaError as error:
-            if is_lost_race(error):
-                return None
-            raise
-
-    async def _apply_new(self, key: str, query_id: str, destination: str, event: Event) -> Step | None:
-        """Try a step once, on a new record if the sink has none yet; None if it has to be repeated."""
-        found = await self._read_or_new(key, query_id, destination)
-        taken = transaction_set.step(found.record, event)
-        return taken if await self._write(key, found, taken.record) is not None else None
-
-    async def _apply(self, key: str, event: Event) -> None:
-        """A step on a record that exists, until it is in; nothing if the record is gone."""
-
-        async def apply() -> None:
-            found = await self._sinks.read(key)
-            if found is None:
-                return
-            taken = transaction_set.step(found.record, event)
-            if taken.record != found.record:
-                record = await self._index.noted(key, taken.record, self._now())
-                await self._sinks.write(key, record, found.version)
-
-        await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
+        return await self._steps.silent_since_ms(registration.sink, registration.batch_id) + undecided_grace_ms
 
     def _now(self) -> int:
         return self._clock.wall_ms()

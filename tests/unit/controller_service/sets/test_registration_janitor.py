@@ -28,7 +28,7 @@ async def test_what_a_slow_task_wrote_after_its_batch_ended_is_removed(world: Wo
     async def dies() -> None:
         taken = await other.sets.commit(Q, D, "run", 0, [member], 1, 10)
         assert taken.verdict is Verdict.COMMITTED
-        await other.sets._clear_batches("5:query:scope/stream")
+        await other.sets._finisher._clear_batches("5:query:scope/stream")
         raise Crashed
 
     write = doomed.sets._write_registrations

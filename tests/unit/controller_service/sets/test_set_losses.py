@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from controller_service.repair.commit_repair import CommitRepair
-from controller_service.sets import transaction_set_service
+from controller_service.sets import set_finisher, transaction_set_service
 from controller_service.sets.transaction_set import MemberRecord, SetRecord, SetRecordState, Verdict
 from controller_service.transactions import commit_queue, completed_store, transaction_store
 from controller_service.transactions.records import transaction_segments
@@ -109,7 +109,7 @@ async def test_a_stream_of_the_set_is_deleted_while_another_stands_still(
 @pytest.mark.parametrize("is_made_again", [False, True])
 async def test_a_stream_is_deleted_between_its_commit_and_the_note_of_it(world: World, is_made_again: bool) -> None:
     one = await world.instance()
-    one.die_at(transaction_set_service.MEMBERS_ORDERED)
+    one.die_at(set_finisher.MEMBERS_ORDERED)
     members = [await world.member(one, S, U, "u", 0)]
     assert await commit(world, one, 0, members) is Verdict.COMMITTED
     await world.clock.pass_time(1.0)

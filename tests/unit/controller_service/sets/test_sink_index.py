@@ -179,14 +179,14 @@ async def test_a_crash_at_the_clearing_of_batches_leaves_no_registrations(world:
     await world.run(one.sets.register(Q, D, "run", 0, [member, orphan]))
     answered = await world.run(one.sets.commit(Q, D, "run", 0, [member], 1, 10))
     assert answered.verdict is Verdict.COMMITTED
-    apply = one.sets._apply
+    apply = one.sets._steps.apply
 
     async def crash_after(key: str, event: Any) -> None:
         await apply(key, event)
         if type(event).__name__ == "BatchesCleared":
             one.switch.crash()
 
-    one.sets._apply = crash_after  # type: ignore[method-assign]
+    one.sets._steps.apply = crash_after  # type: ignore[method-assign]
     await world.clock.pass_time(5)
     assert one.switch.crashed
     await world.run(one.kill())

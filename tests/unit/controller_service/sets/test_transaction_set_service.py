@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller_service.sets import transaction_set_service
+from controller_service.sets import set_sweep
+from controller_service.sets.set_sweep import pending_max_ms, undecided_grace_ms
 from controller_service.sets.sink_index import day_ms
 from controller_service.sets.sink_store import REGISTRATIONS_TABLE, SETS_TABLE, FoundSink
 from controller_service.sets.transaction_set import (
@@ -21,11 +22,9 @@ from controller_service.sets.transaction_set import (
 from controller_service.sets.transaction_set_service import (
     CommitAnswer,
     RegisterAnswer,
-    pending_max_ms,
     readable_wait_max_ms,
     record_kept_ms,
     sweep_period_s,
-    undecided_grace_ms,
 )
 from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions.lifecycle import lease_grace_s
@@ -373,7 +372,7 @@ async def test_sinks_whose_streams_are_away_hold_up_no_others(
     world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep comes to the set that a dead controller committed, though transactions of other sinks cannot be ended."""
-    monkeypatch.setattr(transaction_set_service, "sweep_time_max_s", 0.05)
+    monkeypatch.setattr(set_sweep, "sweep_time_max_s", 0.05)
     for number in range(20):
         member = await world.member(one, S, U, f"away.{number}", 0, 30_000)
         await world.run(one.sets.register(f"a-{number}", D, "r1", 0, [member]))
@@ -405,7 +404,7 @@ async def test_an_attempt_that_comes_late_makes_a_set_of_its_own_time(
     world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = await members_of(world, one, "a", 1)
-    write = one.sets._write
+    write = one.sets._steps.write
     lost = 0
 
     async def lose_the_first_race(key: str, found: FoundSink, record: SinkRecord) -> FoundSink | None:
@@ -416,7 +415,7 @@ async def test_an_attempt_that_comes_late_makes_a_set_of_its_own_time(
             return None
         return await write(key, found, record)
 
-    monkeypatch.setattr(one.sets, "_write", lose_the_first_race)
+    monkeypatch.setattr(one.sets._steps, "write", lose_the_first_race)
     answer = await commit(world, one, 0, members)
     assert lost == 1 and answer.set is not None
     assert world.clock.wall_ms() - answer.set.started_ms < 60_000
