@@ -27,4 +27,6 @@ def test_every_fault_once(tmp_path: Path) -> None:
 
 def test_power_cuts_show_loss_when_redis_syncs_once_a_second(tmp_path: Path) -> None:
     result = run(tmp_path / "cluster", [FAULTS["power-cut"]] * 3, 1, appendfsync="everysec", tell=print)
-    assert result.tally.lost or result.tally.unseen or result.losses, result
+    # A cut in the first second may leave no log at all, which the store says and does not come up with.
+    is_told = "Tier 1 was lost" in result.failure
+    assert result.tally.lost or result.tally.unseen or result.losses or is_told, result
