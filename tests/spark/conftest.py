@@ -28,8 +28,12 @@ keep_grpc_out_of_forks()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """``local[2]``; Spark's own discovery finds the connector in the repository's folder."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    """``local[2]``; Spark's own discovery finds the connector in the repository's folder.
+
+    With the launcher, as users are advised: planners start in a third of the CPU. Sessions in processes of their own
+    have the plain Python.
+    """
+    os.environ["PYSPARK_PYTHON"] = str(Path(sys.executable).with_name("pravega-spark-python"))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     builder = (
         SparkSession.builder.master("local[2]")

@@ -22,7 +22,7 @@ from pravega_spark.sink.direct_writer import DIRECT_ROWS_DURABLE
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.drills.sink.arming import Failpoints
 from tests.drills.sink.audit import Tally, numbers_in, tally
-from tests.drills.sink.class_data import shared_class_data
+from tests.drills.sink.class_data import is_given, shared_class_data
 from tests.drills.sink.cluster import SparkCluster, cluster_configuration, hosts
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import DrillFailed, Driver
@@ -87,7 +87,7 @@ class Bench:
             ends.callback(self.gateway.close)
             ends.callback(self._end_spark)
             self._fill()
-            if self._shares_class_data:
+            if self._shares_class_data and not is_given():
                 copies = copies_of(self.new_runs("class-data", [0, 1]))
                 data = shared_class_data(self.folder, self._master, *copies)
                 self._jvm = f"-XX:SharedArchiveFile={data}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from tests.drills.sink.processes import kill_session, processes_of_session
 
 end_time_max_s = 60.0
 poll_s = 0.1
+
+
+def is_given() -> bool:
+    """Whether all JVMs of this process share an archive already, as those of ``scripts/test`` do."""
+    return "-XX:SharedArchiveFile=" in os.environ.get("SPARK_SUBMIT_OPTS", "")
 
 
 def shared_class_data(folder: Path, master: str, *copies: Copy) -> Path:
