@@ -47,7 +47,7 @@ def use_spark(folder: Path) -> None:
 
 def main(archive: str) -> None:
     options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -XX:ArchiveClassesAtExit={Path(archive).resolve()} -Xlog:disable"
+    os.environ["SPARK_SUBMIT_OPTS"] = f'{options} "-XX:ArchiveClassesAtExit={Path(archive).resolve()}" -Xlog:disable'
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory() as folder:
         use_spark(Path(folder))

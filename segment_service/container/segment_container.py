@@ -25,6 +25,7 @@ from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.services.base import Service
 from pravega_common.services.retrying import retrying
 from segment_service.attribute_index.attribute_index import AttributeIndex
+from segment_service.container.damage_watch import DamageWatch
 from segment_service.container.log_verification import find_contradiction
 from segment_service.container.stop_flush import flush_at_stop
 from segment_service.container.table_maps import ContainerTableMap, ContainerTableMaps
@@ -75,7 +76,7 @@ from segment_service.event_index.locator import BoundaryLocator
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.index_segments import index_of
-from segment_service.metadata.quarantine import DamagedRange, recheck_s_default
+from segment_service.metadata.quarantine import recheck_s_default
 from segment_service.metadata_table.eviction import Evictor
 from segment_service.metadata_table.metadata_table import MetadataTable, MetadataTableConfig, id_key, map_name
 from segment_service.metadata_table.needed_lengths import ContainerNeededLengths
@@ -163,6 +164,8 @@ class SegmentContainer(Service):
         self.own(self.attributes)
         self.source.on_gone = self._gone
         self._needed = ContainerNeededLengths(self.metadata, self.table.table)
+        times_s = self._config.storage_retry_s, self._config.damage_recheck_s
+        self._damage = DamageWatch(self.metadata, storage, self._check_owner, clock, self.log, *times_s)
         self._storage.watch_damage(self._needed, self._quarantine)
         self.loader = SegmentLoader(self.metadata, self.table.table, clock)
         self.own(self.loader)
@@ -230,7 +233,7 @@ class SegmentContainer(Service):
         await self.attribute_maps.start()
         await self.attributes.start()
         self._takes_requests = True
-        self.spawn(self._recheck_damage(), "recheck-damage")
+        self.spawn(self._damage.run(), "recheck-damage")
         self.spawn(self._read_pairs_again(), "read-pairs-again")
         self.spawn(self.event_index.run(), "event-index")
         self.spawn(self.event_index.run_truncations(), "event-index-truncations")
@@ -344,30 +347,7 @@ class SegmentContainer(Service):
 
     def _quarantine(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
         """Something that works in Tier 2 found damage."""
-        self.spawn(self._quarantine_if_owner(segment_id, offset, length, error), "quarantine")
-
-    async def _quarantine_if_owner(self, segment_id: int, offset: int, length: int, error: SegmentDamaged) -> None:
-        """``Fenced`` if a later owner may have changed what looks like damage. What a merged segment lacks, its target
-        may have."""
-        await retrying(self._clock, wait=wait_fixed(self._config.storage_retry_s))(self._check_owner)
-        segment = self.metadata.segments.get(segment_id)
-        if segment is not None and not segment.is_merged:
-            damaged = DamagedRange(segment_id, offset, length)
-            self.metadata.quarantine.add_unreadable(segment_id, segment.name, damaged, str(error))
-        elif segment is None:
-            self.log.error(
-                "a segment that is not in memory is damaged in Tier 2", segment_id=segment_id, error=str(error)
-            )
-
-    async def _recheck_damage(self) -> None:
-        """Lift the quarantine of segments whose bytes can be read again. Appends nothing: a full Tier 1 may wait for
-        this."""
-        quarantine = self.metadata.quarantine
-        while True:
-            await self._clock.sleep(self._config.damage_recheck_s)
-            for segment_id, damaged in quarantine.unreadable():
-                if await self._is_whole(segment_id, damaged):
-                    quarantine.remove_unreadable(segment_id, damaged)
+        self.spawn(self._damage.quarantine(segment_id, offset, length, error), "quarantine")
 
     async def _read_pairs_again(self) -> None:
         """Bring what was not read of the table."""
@@ -376,25 +356,6 @@ class SegmentContainer(Service):
                 await self.loader.look_up(name)
                 await self.event_index.read_again(name)
             await self._clock.sleep(self._config.damage_recheck_s)
-
-    async def _is_whole(self, segment_id: int, damaged: DamagedRange) -> bool:
-        """Whether the bytes can be read, or are not this segment's any more."""
-        segment = self.metadata.segments.get(segment_id)
-        if segment is None:
-            return True
-        end = damaged.offset + damaged.length
-        start = damaged.offset
-        if damaged.segment_id == segment_id:
-            start = min(max(start, segment.start_offset), end)
-        try:
-            await self._storage.state(damaged.segment_id)  # past what is remembered of it
-            for first in range(start, end, read_bytes_max):
-                await self._storage.read(damaged.segment_id, first, min(read_bytes_max, end - first))
-        except SegmentNotFound:
-            return damaged.segment_id != segment_id
-        except PravegaError:
-            return False
-        return True
 
     def container_of(self, segment: str) -> SegmentContainer:
         """As ``TableMapSource``."""

@@ -15,6 +15,7 @@ import pyspark
 
 from tests.support.eventually import eventually_blocking
 from tests.support.servers import free_port
+from tests.support.spark_environment import environment_without_spark
 
 REPOSITORY = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -44,8 +45,7 @@ class ConnectServer:
         command = [str(SPARK_HOME / "sbin" / "start-connect-server.sh"), "--wait"]
         for name, value in configuration.items():
             command += ["--conf", f"{name}={value}"]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        environment |= {
+        environment = environment_without_spark() | {
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOG_DIR": str(self._folder),
             "SPARK_PID_DIR": str(self._folder),

@@ -16,6 +16,7 @@ import pyspark
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import descendants, kill_tree
 from tests.support.servers import free_port
+from tests.support.spark_environment import JVM_OPTIONS, environment_without_spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
@@ -63,16 +64,15 @@ class SparkCluster:
         os.kill(pid, signal.SIGKILL)
 
     def _start(self, name: str, java_class: str, *arguments: str) -> None:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON"))
-        }
+        kept = environment_without_spark("PYTHON")
+        quick = {"SPARK_DAEMON_JAVA_OPTS": kept.pop(JVM_OPTIONS, ""), "SPARK_DAEMON_MEMORY": "256m"}
         command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{java_class}", *arguments]
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
                     command,
                     cwd=self._folder,
-                    env={**kept, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m"},
+                    env={**kept, **quick, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST},
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )

@@ -21,6 +21,7 @@ from tests.spark.spark_cluster import HOST, SPARK_HOME, SparkCluster
 from tests.support.eventually import eventually_blocking
 from tests.support.processes import kill_tree
 from tests.support.repository import ROOT
+from tests.support.spark_environment import environment_without_spark
 from tests.support.wheel import build_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -48,7 +49,7 @@ class Desk:
         self.controller = controller
         self.cluster = cluster
         self._jobs: list[subprocess.Popen[bytes]] = []
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK_", "SPARK_"))}
+        kept = environment_without_spark("PYTHON")
         path = os.pathsep.join([str(SPARK_HOME / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
         self._environment = {**kept, "PATH": path, "MASTER": cluster.url, "PRAVEGA_CONTROLLER": controller}
         self._environment |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST}

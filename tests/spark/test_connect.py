@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -13,6 +12,7 @@ import pytest
 
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.connect_server import REPOSITORY, ConnectServer
+from tests.support.spark_environment import environment_without_spark
 
 client_time_max_s = 240.0
 
@@ -28,11 +28,10 @@ def seen(services: StandaloneProcess, tmp_path_factory: pytest.TempPathFactory) 
             "scope": f"connect-{uuid.uuid4().hex[:8]}",
             "folder": str(folder),
         }
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.programs.connect_client", json.dumps(given)],
             cwd=REPOSITORY,
-            env=environment,
+            env=environment_without_spark(),
             capture_output=True,
             text=True,
             timeout=client_time_max_s,

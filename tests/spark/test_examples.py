@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import runpy
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tests.spark.connect_server import ConnectServer
 from tests.spark.spark_child import SparkChild
 from tests.support.cluster import running_cluster
 from tests.support.repository import ROOT
+from tests.support.spark_environment import environment_without_spark
 
 EXAMPLES = ROOT / "examples"
 NOTEBOOKS = EXAMPLES / "notebooks"
@@ -159,11 +159,10 @@ def test_a_notebook_runs_from_top_to_bottom(child: SparkChild, name: str) -> Non
 
 def test_the_example_of_spark_connect_runs_as_it_stands(cluster: StandaloneProcess, tmp_path: Path) -> None:
     with ConnectServer(tmp_path, {"PRAVEGA_CONTROLLER": cluster.controller_uri}) as server:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         done = subprocess.run(
             [sys.executable, str(EXAMPLES / OVER_CONNECT)],
             cwd=tmp_path,
-            env={**environment, "SPARK_REMOTE": server.address},
+            env={**environment_without_spark(), "SPARK_REMOTE": server.address},
             capture_output=True,
             text=True,
             timeout=connect_time_max_s,

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.drills.sink.copy import Copy
 from tests.drills.sink.driver import Driver
 from tests.drills.sink.processes import kill_session, processes_of_session
+from tests.support.spark_environment import JVM_OPTIONS
 
 end_time_max_s = 60.0
 poll_s = 0.1
@@ -16,7 +17,7 @@ poll_s = 0.1
 
 def is_given() -> bool:
     """Whether all JVMs of this process share an archive already, as those of ``scripts/test`` do."""
-    return "-XX:SharedArchiveFile=" in os.environ.get("SPARK_SUBMIT_OPTS", "")
+    return "-XX:SharedArchiveFile=" in os.environ.get(JVM_OPTIONS, "")
 
 
 def shared_class_data(folder: Path, master: str, *copies: Copy) -> Path:
