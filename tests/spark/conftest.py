@@ -26,14 +26,6 @@ REPOSITORY = Path(__file__).parents[2]
 keep_grpc_out_of_forks()
 
 
-LONGEST = ("test_sink_crashes.py", "test_backfill.py", "test_cluster.py", "test_wheel.py")
-"""They begin first, so that no process is left with one of them when the others are done."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """``local[2]``; Spark's own discovery finds the connector in the repository's folder.
