@@ -29,13 +29,17 @@ class SinkSteps:
         found = await self._sinks.read(key)
         return FoundSink(SinkRecord(query_id, destination), ABSENT) if found is None else found
 
+    async def replace(self, key: str, found: FoundSink, record: SinkRecord) -> FoundSink:
+        """Replace what was found by the record as it is returned; raises the conflict if somebody changed it."""
+        record = await self._index.noted(key, record, self._clock.wall_ms())
+        return FoundSink(record, await self._sinks.write(key, record, found.version))
+
     async def write(self, key: str, found: FoundSink, record: SinkRecord) -> FoundSink | None:
-        """Replace what was found by the record as it is returned; None if somebody changed it or nobody can tell."""
+        """The same, once; None if somebody changed it or nobody can tell."""
         if record == found.record:
             return found
         try:
-            record = await self._index.noted(key, record, self._clock.wall_ms())
-            return FoundSink(record, await self._sinks.write(key, record, found.version))
+            return await self.replace(key, found, record)
         except PravegaError as error:
             if is_lost_race(error):
                 return None
@@ -56,8 +60,7 @@ class SinkSteps:
                 return
             taken = transaction_set.step(found.record, event)
             if taken.record != found.record:
-                record = await self._index.noted(key, taken.record, self._clock.wall_ms())
-                await self._sinks.write(key, record, found.version)
+                await self.replace(key, found, taken.record)
 
         await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
 

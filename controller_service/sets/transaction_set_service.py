@@ -364,7 +364,7 @@ class TransactionSetService(Service):
                 )
             else:
                 record = transaction_set.forgotten(found.record, self._now())
-            await self._sinks.write(key, await self._index.noted(key, record, self._now()), found.version)
+            await self._steps.replace(key, found, record)
 
         await compare_and_set(apply, cas_limits, self._clock, subject=f"sink {key}")
         self.log.warning("sink is forgotten, as an operator decided", sink=key, secret_only=secret_only)
