@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
-from pravega_common.wire import codec
 from pravega_common.wire.commands import THROTTLED, Command, ErrorMessage, ReadSegment
 from pravega_common.wire.errors import WireProtocolError
 from segment_service.contracts.segment_store import ReadResult
 from segment_service.host.connection_requests import ConnectionRequests
 from segment_service.host.quota_bytes import paid, pay_in_turn
+from segment_service.host.read_batches import reply_parts
 from segment_service.host.reply_queue import ReplyQueue
 from segment_service.host.server_parts import ServerParts
 from segment_service.quotas.byte_bucket import ByteBucket
@@ -108,13 +108,4 @@ class ConnectionReads:
             self._requests.reply(request, result)
             return
         self._times.note_sent(request.segment, result.length)
-        self._replies.send(
-            codec.segment_read_parts(
-                request.segment,
-                request.offset,
-                at_tail=result.at_tail,
-                end_of_segment=result.end_of_segment,
-                data=result.data,
-                request_id=request.request_id,
-            )
-        )
+        self._replies.send(reply_parts(request, result))

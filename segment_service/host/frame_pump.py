@@ -8,7 +8,6 @@ of bytes a second. Readers and the controllers' own tables are never held up by 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
@@ -24,7 +23,13 @@ from pravega_common.wire.commands import (
 )
 from pravega_common.wire.framing import Frame, FrameParser
 from segment_service.host.connection_load import ConnectionLoad
-from segment_service.host.quota_bytes import TABLE_UPDATES, bucket_of_frame
+from segment_service.host.quota_bytes import (
+    TABLE_UPDATES,
+    bucket_of_frame,
+    encoded_text_at,
+    text_length_bytes,
+    update_name_at,
+)
 from segment_service.host.reply_queue import ReplyQueue
 from segment_service.host.server_parts import ServerParts
 from segment_service.quotas.byte_bucket import ByteBucket
@@ -47,9 +52,6 @@ _STORING: Final = frozenset(
     )
 )
 _SYSTEM_SEGMENT: Final = (names.SYSTEM_SCOPE + "/").encode()
-_segment_name_start: Final = 10
-"""Where the name begins in a table update: after the request id and the length of the name."""
-_TEXT_BYTES: Final = struct.Struct(">H")
 
 
 class PumpedConnection(Protocol):
@@ -209,10 +211,17 @@ class FramePump:
         return not self._back_pressure.is_open and not self._is_of_controller(type_code, payload)
 
     def _is_of_controller(self, type_code: int, payload: memoryview) -> bool:
-        """Whether a frame updates a controller's table, and comes from one as far as that can be known."""
-        if not _is_system_update(type_code, payload):
+        """Whether a frame updates a table of the controller, and comes from one as far as that can be known. These are
+        small, and what truncation and retention wait for."""
+        if type_code not in TABLE_UPDATES:
             return False
-        return not self._tokens.is_on or self._tokens.is_internal(_token_of_update(payload))
+        name = encoded_text_at(payload, update_name_at)
+        if not name.startswith(_SYSTEM_SEGMENT):
+            return False
+        if not self._tokens.is_on:
+            return True
+        token = encoded_text_at(payload, update_name_at + text_length_bytes + len(name))
+        return self._tokens.is_internal(token.decode("ascii", "replace"))
 
     def _wait_until_unblocked(self) -> None:
         self.stop_reading()
@@ -252,22 +261,3 @@ class FramePump:
                 self.run()
             finally:
                 self._turn = None
-
-
-def _is_system_update(type_code: int, payload: memoryview) -> bool:
-    """Whether a frame updates a table of the controller: small, and what truncation and retention wait for."""
-    if type_code not in TABLE_UPDATES:
-        return False
-    end = _segment_name_start + len(_SYSTEM_SEGMENT)
-    return payload[_segment_name_start:end] == _SYSTEM_SEGMENT
-
-
-def _token_of_update(payload: memoryview) -> str:
-    """The token of a table update, which follows the name; empty if it is cut off."""
-    (name_bytes,) = _TEXT_BYTES.unpack_from(payload, _segment_name_start - _TEXT_BYTES.size)
-    start = _segment_name_start + name_bytes
-    if len(payload) < start + _TEXT_BYTES.size:
-        return ""
-    (token_bytes,) = _TEXT_BYTES.unpack_from(payload, start)
-    start += _TEXT_BYTES.size
-    return bytes(payload[start : start + token_bytes]).decode("ascii", "replace")

@@ -27,9 +27,12 @@ from segment_service.quotas.scope_buckets import ScopeBuckets
 TABLE_UPDATES: Final = frozenset((UpdateTableEntries.type_code, RemoveTableKeys.type_code))
 TABLE_READS: Final = (ReadTable, ReadTableKeys, ReadTableEntries, ReadTableEntriesDelta)
 _writer_id_bytes: Final = 16
-_update_name_at: Final = 8
-"""Where the length of a table's name stands in its update: after the request id."""
+update_name_at: Final = 8
+"""Where the length of a table's name stands in its update: after the request id. The length of the token follows the
+name."""
 _TEXT_BYTES: Final = struct.Struct(">H")
+text_length_bytes: Final = _TEXT_BYTES.size
+"""Bytes of the length of a text."""
 
 Owed = dict[ByteBucket, int]
 """Bytes of an answer, by the bucket that they count for."""
@@ -41,7 +44,7 @@ def bucket_of_frame(
     """Finds the bucket of a frame that brings bytes. ``segment_of``: the segment of a writer, empty for one whose bytes
     do not count."""
     if type_code in TABLE_UPDATES:
-        return buckets.of(_text_at(payload, _update_name_at))
+        return buckets.of(_text_at(payload, update_name_at))
     return buckets.of(segment_of(bytes(payload[:_writer_id_bytes])))
 
 
@@ -81,9 +84,13 @@ def _add(owed: Owed, bucket: ByteBucket | None, size: int) -> None:
 
 
 def _text_at(view: ByteView, at: int) -> str:
-    """The text whose length stands there; empty where it is cut off, which decoding refuses later."""
-    if len(view) < at + _TEXT_BYTES.size:
-        return ""
+    return encoded_text_at(view, at).decode("utf-8", "replace")
+
+
+def encoded_text_at(view: ByteView, at: int) -> bytes:
+    """Returns the text whose length stands there; empty where it is cut off, which decoding refuses later."""
+    if len(view) < at + text_length_bytes:
+        return b""
     (length,) = _TEXT_BYTES.unpack_from(view, at)
-    start = at + _TEXT_BYTES.size
-    return bytes(view[start : start + length]).decode("utf-8", "replace")
+    start = at + text_length_bytes
+    return bytes(view[start : start + length])

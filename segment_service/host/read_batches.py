@@ -66,13 +66,16 @@ class ReadBatches:
         if not isinstance(found, ReadResult):
             return codec.encode(found)
         self._note_sent(request.segment, found.length)
-        return b"".join(
-            codec.segment_read_parts(
-                request.segment,
-                request.offset,
-                at_tail=found.at_tail,
-                end_of_segment=found.end_of_segment,
-                data=found.data,
-                request_id=request.request_id,
-            )
-        )
+        return b"".join(reply_parts(request, found))
+
+
+def reply_parts(request: wire.ReadSegment, found: ReadResult) -> list[bytes | memoryview]:
+    """Encodes the reply to a read of a segment; its bytes are not copied."""
+    return codec.segment_read_parts(
+        request.segment,
+        request.offset,
+        at_tail=found.at_tail,
+        end_of_segment=found.end_of_segment,
+        data=found.data,
+        request_id=request.request_id,
+    )
