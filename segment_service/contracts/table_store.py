@@ -96,4 +96,9 @@ class TableStore(Protocol):
         """
         ...
 
-    async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage: ...
+    async def delta(self, segment: str, from_position: int, count_max: int) -> DeltaPage:
+        """A page of what was put since ``from_position``: 0, or the ``last_position`` of a page before.
+
+        Another position is ``InvalidArgument``, unless a store can tell what lies behind it.
+        """
+        ...

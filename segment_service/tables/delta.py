@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.model.table_limits import page_bytes_max, page_entries_max
 from segment_service.contracts.segment_store import SegmentStore
-from segment_service.tables.entry_serializer import record_size
+from segment_service.tables.entry_serializer import TableRecord, record_size
 from segment_service.tables.key_index import KeyIndex, Slot
 from segment_service.tables.log_reader import read_records
 from segment_service.tables.paged_index import PagedKeyIndex
@@ -51,7 +53,8 @@ async def select_delta_from_log(
     store: SegmentStore, table: TableSegment, index: PagedKeyIndex, from_position: int, count_max: int
 ) -> DeltaSelection | None:
     """As ``select_delta``, of the table's log: it is read, and the index says which records live. ``None`` if the index
-    was cleared meanwhile; ``SegmentTruncated`` if the compactor came first, ``SegmentNotFound`` if a deletion did."""
+    was cleared meanwhile; ``SegmentTruncated`` if the compactor came first, ``SegmentNotFound`` if a deletion did,
+    ``InvalidArgument`` if ``from_position`` is not the start of a record."""
     start_offset, length = table.start_offset, table.indexed_to
     should_clear = from_position < start_offset
     position = max(from_position, start_offset)
@@ -59,8 +62,9 @@ async def select_delta_from_log(
         return DeltaSelection([], should_clear, True, 0)
     entries: list[tuple[bytes, Slot]] = []
     page_bytes = 0
+    is_start = from_position <= start_offset
     async with aclosing(read_records(store, table, position, length)) as parts:
-        async for records in parts:
+        while records := await _next(parts, table, from_position, is_start=is_start or bool(entries)):
             live = await index.find([record.key for record in records])
             if live is None:
                 return None
@@ -74,3 +78,19 @@ async def select_delta_from_log(
                 page_bytes += record.size
                 position = record.offset + record.size
     return DeltaSelection(entries, should_clear, True, length)
+
+
+async def _next(
+    parts: AsyncGenerator[list[TableRecord]], table: TableSegment, from_position: int, *, is_start: bool
+) -> list[TableRecord]:
+    """The next records, empty at the end. ``is_start``: they were read from the start of a record, as one that the
+    index knows was among them; else bytes that are no record are taken to be the inside of one."""
+    try:
+        return await anext(parts, [])
+    except DataCorruption as error:
+        if is_start:
+            raise
+        raise InvalidArgument(
+            f"{table.name}: no record begins at {from_position}; a delta is read from 0, or from the last position of "
+            "the page before"
+        ) from error

@@ -210,6 +210,19 @@ class TableStoreContract:
         with pytest.raises(InvalidArgument):
             await tables.delta(T, after.last_position + 1, 10)
 
+    async def test_a_delta_from_inside_a_record_is_refused_or_begins_behind_it(self, tables: TableStore) -> None:
+        await tables.create_table(T)
+        [_, second] = await tables.put(T, [put(b"a", b"\xff" * 40), put(b"b")])
+        for position in range(1, (await tables.table_info(T)).length):
+            try:
+                page = await tables.delta(T, position, 10)
+            except InvalidArgument as error:
+                assert str(position) in str(error)
+                assert position != second
+            else:
+                assert [entry.key for entry in page.entries] == ([b"b"] if position <= second else [])
+        assert [entry.key for entry in (await tables.delta(T, second, 10)).entries] == [b"b"]
+
     async def test_no_delta_of_a_fixed_key_table(self, tables: TableStore) -> None:
         await tables.create_table(T, key_length=2)
         with pytest.raises(UnsupportedOperation):
