@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.log_rotation import LogRotation
 from pravega_spark.standalone.options import TLS_FOLDER, StandaloneOptions, Tier1, Tier2, authority_file, redis_names
+from pravega_spark.standalone.quiet_rewrite import QuietRewrite
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
 from pravega_spark.standalone.service_children import (
     Section,
@@ -87,8 +89,10 @@ async def _supervise(
     rotation: LogRotation,
     servers: dict[str, Any],
 ) -> None:
-    page_caches = [LogPageCache(folder.root / name) for name in redis_names(options.redis_servers)]
-    helpers = [rotation, *page_caches]
+    redis = [name for name in redis_names(options.redis_servers) if name in servers]
+    page_caches = [LogPageCache(folder.root / name) for name in redis]
+    rewrites = [QuietRewrite(name, Path(servers[name].removeprefix("unix:"))) for name in redis]
+    helpers = [rotation, *page_caches, *rewrites]
     for helper in helpers:
         supervisor.own(helper)
     ended = asyncio.Event()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ from redis.exceptions import ConnectionError
 from pravega_spark.standalone import redis_and_minio
 from pravega_spark.standalone.redis_and_minio import RedisChild, aof_rewrite_bytes, redis_allocator_variables
 from pravega_spark.standalone.supervisor import ChildSpec
-from tests.support.eventually import eventually_blocking
+from tests.support.redis_child import running_redis
 
 GIB = 1 << 30
 LARGE = 4 * GIB
@@ -80,17 +78,11 @@ def test_the_size_is_in_the_settings(tmp_path: Path) -> None:
 
 @contextmanager
 def running(spec: ChildSpec, socket: Path) -> Iterator[tuple[int, Redis]]:
-    """The process of a Redis that is started so, and a client of it."""
-    child = subprocess.Popen(spec.command, env={**os.environ, **spec.environment}, stdout=subprocess.DEVNULL)
-    try:
-        eventually_blocking(socket.exists, "a Redis that listens", 10.0)
-        with Redis(unix_socket_path=str(socket)) as redis:
-            if not redis.info("memory")["mem_allocator"].startswith("jemalloc"):
-                pytest.skip("this Redis has no jemalloc")
-            yield child.pid, redis
-    finally:
-        child.terminate()
-        child.wait()
+    """The process of a Redis with jemalloc that is started so, and a client of it."""
+    with running_redis(spec, socket) as (pid, redis):
+        if not redis.info("memory")["mem_allocator"].startswith("jemalloc"):
+            pytest.skip("this Redis has no jemalloc")
+        yield pid, redis
 
 
 def decay_ms(spec: ChildSpec, socket: Path) -> int:
