@@ -46,6 +46,10 @@ def test_batch_write_and_read(seen: dict[str, Any]) -> None:
     assert seen["batch"] == list(range(1000))
 
 
+def test_threads_write(seen: dict[str, Any]) -> None:
+    assert seen["threads"] == list(range(40))
+
+
 def test_streaming_read_with_a_limit(seen: dict[str, Any]) -> None:
     read = seen["streaming_read"]
     assert read["numbers"] == list(range(1000))

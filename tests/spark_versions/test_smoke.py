@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -23,6 +24,19 @@ def test_batch_in_and_out(streams: Streams) -> None:
     rows = streams.read("a").where("segment_id >= 0 and offset >= 0")
     assert rows.count() == 1_500
     assert {row.routing for row in rows.selectExpr("cast(segment_id as string) as routing").distinct().collect()}
+
+
+def test_threads_of_the_driver_write(streams: Streams) -> None:
+    """As docs/faq.md says: a thread needs an active session, or Spark looks only for sources in the JVM."""
+    streams.create("a", 2)
+    session = streams.spark
+
+    def make_session_active() -> None:
+        session.createDataFrame([], "id int")
+
+    with ThreadPoolExecutor(2, initializer=make_session_active) as threads:
+        list(threads.map(lambda first: streams.fill("a", first, first + 100), range(0, 400, 100)))
+    assert streams.numbers("a") == list(range(400))
 
 
 def test_a_streaming_copy_that_fails_and_goes_on(streams: Streams) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,12 @@ class Client:
             self._write(self._rows(0, events), "from", job_id="first", default_num_segments="3")
         return self._numbers("from")
 
+    def threads(self) -> list[int]:
+        """Written by threads that do nothing else first: only a JVM of the driver's own wants that (docs/faq.md)."""
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(lambda first: self._write(self._rows(first, first + 10), "threads"), range(0, 40, 10)))
+        return self._numbers("threads")
+
     def streaming_read(self) -> dict[str, Any]:
         files = f"{self._folder}/files"
         rows = self._streamed(max_events_per_trigger="400").selectExpr("cast(event as string) as event")
@@ -100,7 +107,7 @@ class Client:
 
 def main() -> None:
     client = Client(json.loads(sys.argv[1]))
-    names = ("batch", "streaming_read", "streaming_write", "envelope", "refusal")
+    names = ("batch", "threads", "streaming_read", "streaming_write", "envelope", "refusal")
     print(json.dumps({name: getattr(client, name)() for name in names}))
     client.close()
 
