@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import structlog
 from rich.console import Console
 
+from pravega_common.services.base import Service
 from pravega_common.services.logs import DroppingOutput
 from pravega_common.services.ports import free_ports
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
@@ -89,10 +91,7 @@ async def _supervise(
     rotation: LogRotation,
     servers: dict[str, Any],
 ) -> None:
-    redis = [name for name in redis_names(options.redis_servers) if name in servers]
-    page_caches = [LogPageCache(folder.root / name) for name in redis]
-    rewrites = [QuietRewrite(name, Path(servers[name].removeprefix("unix:"))) for name in redis]
-    helpers = [rotation, *page_caches, *rewrites]
+    helpers = [rotation, *helpers_of_redis(options, folder.root, servers)]
     for helper in helpers:
         supervisor.own(helper)
     ended = asyncio.Event()
@@ -118,6 +117,14 @@ async def _supervise(
         await supervisor.stop()
     if supervisor.failure is not None:
         raise supervisor.failure
+
+
+def helpers_of_redis(options: StandaloneOptions, folder: Path, servers: Mapping[str, str]) -> list[Service]:
+    """The services that look after each Redis among ``servers``, addresses by name, with its files in ``folder``."""
+    names = [name for name in redis_names(options.redis_servers) if name in servers]
+    page_caches = [LogPageCache(folder / name) for name in names]
+    rewrites = [QuietRewrite(name, Path(servers[name].removeprefix("unix:"))) for name in names]
+    return [*page_caches, *rewrites]
 
 
 def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:

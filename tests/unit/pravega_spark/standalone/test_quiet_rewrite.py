@@ -9,6 +9,7 @@ from redis import Redis
 from structlog.testing import capture_logs
 
 from pravega_spark.standalone import quiet_rewrite
+from pravega_spark.standalone.options import StandaloneOptions, Tier1
 from pravega_spark.standalone.quiet_rewrite import (
     FileState,
     QuietRewrite,
@@ -17,6 +18,7 @@ from pravega_spark.standalone.quiet_rewrite import (
     rewrite_bytes_min,
 )
 from pravega_spark.standalone.redis_and_minio import RedisChild
+from pravega_spark.standalone.standalone import helpers_of_redis
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 from tests.support.redis_child import running_redis
@@ -71,6 +73,25 @@ async def test_a_redis_that_is_away_is_looked_at_again(tmp_path: Path) -> None:
         await eventually(lambda: len(logs) >= 3 or clock.advance(look_s), "three looks")
     assert service.is_running
     await service.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (StandaloneOptions(redis_servers=1), ["redis"]),
+        (StandaloneOptions(redis_servers=3), ["redis-0", "redis-1", "redis-2", "redis-cpo"]),
+        (StandaloneOptions(tier1=Tier1.FILE), []),
+    ],
+    ids=["one", "three", "none"],
+)
+def test_the_standalone_looks_at_each_of_its_servers(
+    options: StandaloneOptions, names: list[str], tmp_path: Path
+) -> None:
+    servers = {name: f"unix:{tmp_path}/{name}.sock" for name in names} | {"minio": "127.0.0.1:9000"}
+    helpers = helpers_of_redis(options, tmp_path, servers)
+    assert [helper.name for helper in helpers if isinstance(helper, QuietRewrite)] == [
+        f"{name}-rewrite" for name in names
+    ]
 
 
 def load(redis: Redis) -> None:
