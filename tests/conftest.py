@@ -1,14 +1,17 @@
-"""Leaves long tests out, keeps the logs of all suites short, and property tests without a limit of time.
+"""Leaves long tests out, keeps the logs of all tests short, and property tests without a limit of time.
 
 Tests that are marked ``long`` show in more cases what others of their file show in some. They run with ``--long``, and
 when a command names a test of a file (``file.py::test``). Some others go through a part of their cases without it.
 
-structlog's own default draws every frame of a traceback with all its locals, which took most of the time of tests where
-hundreds of processes die. Hypothesis's own default fails an example that takes 200 ms, or is slow to make, which on a
-busy machine says nothing of the code.
+structlog's own default draws every frame of a traceback with all its locals, which takes nine tenths of the time of
+tests where hundreds of processes die. So no test leaves that, or settings of its own, to the tests behind it.
+Hypothesis's own default fails an example that takes 200 ms, or is slow to make, which on a busy machine says nothing of
+the code.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -23,6 +26,7 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+_settings_of_the_log = structlog.get_config()
 
 try:
     from hypothesis import HealthCheck, settings
@@ -36,6 +40,19 @@ else:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests that are marked long, too")
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """What a test changed of the log's settings, or a program that it ran, ends with the test."""
+    yield
+    structlog.configure(**_settings_of_the_log)
+
+
+@pytest.fixture
+def no_log() -> None:
+    """For tests of many faults, which would fill the report."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -42,6 +41,8 @@ lease_ms = 600_000
 
 examples = int(os.environ.get("CONTROLLER_MODEL_EXAMPLES", "40"))
 """Histories on each kind of store; the environment variable is for longer runs by hand."""
+
+pytestmark = pytest.mark.usefixtures("no_log")
 
 streams = st.sampled_from(NAMES)
 counts = st.integers(1, 3)
@@ -367,13 +368,6 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Epochs before the head are kept for slow readers only, and memory for speed: nothing else may depend on them."""
     monkeypatch.setattr(history_floor, "epochs_before_head_max", 0)
     monkeypatch.setattr(stream_store, "epochs_cached_bytes_max", 0)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.reset_defaults()
 
 
 def test_a_transaction_stays_open_however_much_is_done_beside_it() -> None:

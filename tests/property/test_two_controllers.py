@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from random import Random
 from typing import Any
 
 import pytest
-import structlog
 
 from controller_service.buckets.retention_job import RetentionJob
 from controller_service.errors import IllegalState
@@ -46,15 +45,7 @@ slow_calls = (
     "create_table_segment",
     "delete_table_segment",
 )
-pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """The faults would fill the report."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.reset_defaults()
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("no_log")]
 
 
 class Unsteady(CrashSwitch):

@@ -74,6 +74,8 @@ class ContainerKit:
             flush_age_s=0.02,
             quiet_age_ratio=1.0,
             transaction_age_s=0.2,
+            merge_age_s=0.02,
+            gather_s=0.02,
             tick_s=0.01,
             retry_delay_min_s=0.01,
             retry_delay_max_s=0.05,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
-import structlog
 
 from controller_service.service import Controller
 from controller_service.store.in_memory import InMemoryVersionedStore
@@ -22,14 +21,7 @@ from tests.support.stream_audit import audit, requests_left
 SEEDS = range(25)
 OPERATIONS = 12
 ATTEMPTS = 60
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """The faults would fill the report; others' tests look at what is logged."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("no_log")
 
 
 async def insist(call: Callable[[], Awaitable[object]]) -> None:

@@ -7,7 +7,6 @@ import errno
 import io
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -15,12 +14,6 @@ import structlog
 from pravega_common.errors import Unavailable
 from pravega_common.services.base import Service
 from pravega_common.services.logs import LogFormat, LogLevel, LogSection, set_up_log
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 class Disk(io.StringIO):

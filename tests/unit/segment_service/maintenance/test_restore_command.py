@@ -6,11 +6,10 @@ import argparse
 import contextlib
 import errno
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from pravega_common.errors import Unavailable
 from segment_service.contracts.data_log import DurableDataLog
@@ -87,14 +86,6 @@ def test_the_report_of_a_restore_that_fails_is_printed(
         assert "container 1: 1 segments" in printed and "start the stores" not in printed
 
 
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """Lets the program choose where its log goes, and takes that back."""
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("own_logging")
 def test_a_file_in_the_place_of_a_backup_is_no_traceback(tmp_path: Path) -> None:
     settings = tmp_path / "store.toml"
     settings.write_text("[store]\ncontainers = 2\n")
@@ -102,7 +93,6 @@ def test_a_file_in_the_place_of_a_backup_is_no_traceback(tmp_path: Path) -> None
         main(["restore", "--config", str(settings), f"--from={settings}"])
 
 
-@pytest.mark.usefixtures("own_logging")
 def test_a_full_disk_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> BackupHeader:
         raise OSError(errno.ENOSPC, "No space left on device")
