@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import uuid
 from collections.abc import Callable, Sequence
@@ -533,6 +532,4 @@ def run_controller(config_path: Path) -> None:
     config = ControllerConfig.load(config_path)
     set_up_log(config.log)
     structlog.get_logger().info("settings", file=str(config_path), **config.model_dump(mode="json"))
-    # What was imported lives as long as the process: a full collection that looked through it held every call up.
-    gc.freeze()
     asyncio.run(serve(config))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable
 
 from pravega_common.runtime.grpc_forks import keep_grpc_out_of_forks
+from pravega_common.runtime.lasting_imports import lasting_imports
 from pravega_common.version import __version__
 from pravega_spark.commands.requirements import exit_lacking, exit_without
 
@@ -41,13 +41,8 @@ def main() -> None:
 
 
 def _command() -> Callable[[], None]:
-    """Makes the command that the arguments name.
-
-    What it imports stays until the process ends, so the garbage collector leaves it out: looking at it again and again,
-    and once more at the end, was an eighth of the time of a command that asks one thing.
-    """
-    gc.disable()
-    try:
+    """Makes the command that the arguments name."""
+    with lasting_imports():
         from typer.main import get_command
 
         from pravega_spark.application import make_application
@@ -56,9 +51,6 @@ def _command() -> Callable[[], None]:
         command = get_command(make_application(sys.argv[1:]))
         take_plain_values(command)
         return command
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 if __name__ == "__main__":

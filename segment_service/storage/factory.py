@@ -9,7 +9,6 @@ from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.storage.blocking import call_time_max_s_default
 from segment_service.storage.filesystem import FilesystemChunkStorage
 from segment_service.storage.in_memory import InMemoryChunkStorage
-from segment_service.storage.minio import MinioChunkStorage, MinioSettings
 from segment_service.storage.s3_access import S3Access
 
 FORMS = "file:///folder, http(s)://host:port/bucket, hdfs://host:port/folder, arrow:URI or memory:"
@@ -40,6 +39,8 @@ def make_chunk_storage(
             raise ConfigurationError(
                 f"Tier-2 URL {url!r} needs a host and one bucket: {parts.scheme}://host:port/bucket"
             )
+        from segment_service.storage.minio import MinioChunkStorage, MinioSettings  # 0.2 s that others do not wait
+
         access = s3 or S3Access()
         return MinioChunkStorage(
             MinioSettings(

@@ -32,7 +32,8 @@ from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
 from segment_service.storage.blocking import BlockingCalls, call_time_max_s_default, each, threads_max_default
 from segment_service.storage.checked_minio import CheckedMinio
-from segment_service.storage.s3_access import CredentialsMissing, S3Access
+from segment_service.storage.s3_access import S3Access
+from segment_service.storage.s3_credentials import CredentialsMissing, credentials_provider
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ class MinioChunkStorage:
         )
         self._client = CheckedMinio(
             settings.endpoint,
-            credentials=access.provider(self._clock),
+            credentials=credentials_provider(access, self._clock),
             secure=settings.secure,
             region=settings.region,
             http_client=self._http,

@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import configparser
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final
-
-import urllib3
-from minio.credentials.credentials import Credentials
-from minio.credentials.providers import (
-    AWSConfigProvider,
-    ChainedProvider,
-    EnvAWSProvider,
-    EnvMinioProvider,
-    IamAwsProvider,
-    Provider,
-    StaticProvider,
-)
-from minio.error import MinioException
-
-from pravega_common.runtime.clock import Clock
-
-role_connect_time_max_s: Final = 2.0
-"""Seconds until the machine's credential service must be reached; only machines of a cloud have one."""
-role_read_time_max_s: Final = 5.0
-file_period_s: Final = 5.0
-"""Seconds after which the file of credentials is read again: keys are rotated there."""
-
-_PAST: Final = datetime(1970, 1, 1)
-
-
-class CredentialsMissing(MinioException):
-    """The settings, the environment, a file and the machine's role have no credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """The credentials: those given, or without an access key what the usual places have.
+    """The credentials: those given, or without an access key what the usual places have (``s3_credentials.py``).
 
     ``ca_file``: PEM of who signed the server's certificate; empty for the authorities of certifi. ``may_make_bucket``:
     whether a bucket that is missing is made.
@@ -48,52 +18,3 @@ class S3Access:
     session_token: str = field(default="", repr=False)
     ca_file: str = ""
     may_make_bucket: bool = False
-
-    def provider(self, clock: Clock) -> Provider:
-        """Gives credentials, and new ones before they expire where they do; those of a file as they are now."""
-        if self.access_key:
-            return StaticProvider(self.access_key, self.secret_key, self.session_token or None)
-        timeout = urllib3.Timeout(connect=role_connect_time_max_s, read=role_read_time_max_s)
-        role = IamAwsProvider(http_client=urllib3.PoolManager(timeout=timeout, retries=False))
-        return _Named(ChainedProvider([EnvAWSProvider(), EnvMinioProvider(), _File(clock), role]))
-
-
-class _File(AWSConfigProvider):
-    """Reads the file again from time to time; one that is just being written, or gone, changes nothing.
-
-    Its credentials count as expired, so that the chain, which keeps others, asks for them with each call.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._found: Credentials | None = None
-        self._due_s = 0.0
-
-    def retrieve(self) -> Credentials:
-        now_s = self._clock.monotonic_s()
-        if self._found is None or now_s >= self._due_s:
-            self._due_s = now_s + file_period_s
-            try:
-                found = super().retrieve()
-                self._found = Credentials(found.access_key, found.secret_key, found.session_token, _PAST)
-            except (ValueError, OSError, configparser.Error) as error:
-                if self._found is None:
-                    raise ValueError(str(error)) from error
-        return self._found
-
-
-class _Named(Provider):
-    """Names what is missing, in an error of the client's own tree: that of the chain is a ``ValueError``."""
-
-    def __init__(self, inner: Provider) -> None:
-        self._inner = inner
-
-    def retrieve(self) -> Credentials:
-        try:
-            return self._inner.retrieve()
-        except (ValueError, urllib3.exceptions.HTTPError) as error:
-            raise CredentialsMissing(
-                "no credentials: set tier2.access_key and tier2.secret_key, AWS_ACCESS_KEY_ID and "
-                f"AWS_SECRET_ACCESS_KEY, a credentials file, or give the machine a role ({error})"
-            ) from error

@@ -27,9 +27,9 @@ from typing import Any, Final
 import structlog
 import uvloop
 
-from segment_service.__main__ import collector_thresholds
 from segment_service.contracts.table_store import TableEntry
 from segment_service.metadata_table.metadata_table import MetadataTableConfig
+from segment_service.process import collector_thresholds
 from segment_service.tables.table_extension import TableExtension
 from tests.bench.bench_inactive_segments import DirectoryKit, percentile, resident_mib
 from tests.bench.tables import beside_first

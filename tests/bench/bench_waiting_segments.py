@@ -23,10 +23,10 @@ import uvloop
 from sortedcontainers import SortedDict
 
 from pravega_common.errors import PravegaError, SegmentNotFound
-from segment_service.__main__ import collector_thresholds
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.process import collector_thresholds
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from segment_service.writer.storage_writer import StorageWriter
 from tests.bench.bench_container import InstantLog

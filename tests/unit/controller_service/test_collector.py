@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 
 import pytest
 
 from controller_service import service
+from controller_service.__main__ import main
 from controller_service.config import ControllerConfig
 
 imported_objects_min = 50_000
@@ -23,9 +25,10 @@ def test_imported_modules_are_frozen_before_it_serves(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(service, "serve", serve)
     monkeypatch.setattr(service, "set_up_log", lambda _: None)  # the log is the whole test process's
+    monkeypatch.setattr(sys, "argv", ["controller_service", "--config", str(settings)])
     before = len(gc.get_objects())
     try:
-        service.run_controller(settings)
+        assert main() == 0
     finally:
         gc.unfreeze()
     assert before > imported_objects_min

@@ -19,6 +19,7 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_common.version import __version__
 from pravega_spark.application import MODULES, make_application
+from tests.support.loaded_packages import loaded_by
 
 SERVICES_ONLY = (
     "aiohttp",
@@ -37,13 +38,6 @@ SERVICES_ONLY = (
 )
 COMMAND_LINE = ("pandas", "pydantic", "rich", "typer")
 """What of these the command line has, too: Typer brings pydantic along, for values that are not plain."""
-
-
-def loaded_by(statement: str) -> set[str]:
-    """Top-level packages that a fresh interpreter has after a statement."""
-    code = f"{statement}\nimport sys\nprint(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    return set(done.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from pravega_common.services import cycle_collector
 from pravega_common.wire import commands as wire
-from segment_service.__main__ import collector_thresholds
+from segment_service.process import collector_thresholds
 from tests.support.collector_thresholds import thresholds_of_collector
 from tests.support.eventually import eventually
 from tests.support.store_in_process import running_store
