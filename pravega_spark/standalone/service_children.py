@@ -28,6 +28,11 @@ def shared_sections(cpo_url: str, key_file: Path) -> Mapping[str, Section]:
     }
 
 
+def store_name(index: int) -> str:
+    """Returns the name of a segment store's process, which is its id as well."""
+    return f"segment-store-{index}"
+
+
 def segment_store_spec(
     options: StandaloneOptions,
     index: int,
@@ -36,7 +41,7 @@ def segment_store_spec(
     conf: Path,
     logs: Path,
 ) -> ChildSpec:
-    name, port = f"segment-store-{index}", options.store_ports[index]
+    name, port = store_name(index), options.store_ports[index]
     metrics_port = options.metrics_ports[index]
     settings: dict[str, Section] = {
         "store": {

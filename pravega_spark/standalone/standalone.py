@@ -26,10 +26,10 @@ from pravega_spark.standalone.quiet_rewrite import QuietRewrite
 from pravega_spark.standalone.redis_and_minio import minio_bucket, minio_credentials, minio_spec, redis_children
 from pravega_spark.standalone.service_children import (
     Section,
-    controller_name,
     controller_spec,
     segment_store_spec,
     shared_sections,
+    store_name,
 )
 from pravega_spark.standalone.socket_folder import remove_socket_folder, socket_folder
 from pravega_spark.standalone.supervisor import ChildSpec, Supervisor
@@ -65,21 +65,24 @@ async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
         remove_ready_file(options.ready_file)
     supervisor: Supervisor | None = None
     try:
-        specs, servers = _children(options, folder)
+        stages, servers = _children(options, folder)
 
         def announce(running: Supervisor) -> None:
             if options.ready_file is not None:
                 write_ready_file(options.ready_file, {**_endpoints(options), **servers, "pids": running.pids()})
 
-        supervisor = Supervisor(specs, announce, hung_after_s=options.hung_after_s, inherited=(folder.lock_descriptor,))
-        rotation = LogRotation([spec.log_file for spec in specs])
+        supervisor = Supervisor(
+            stages, announce, hung_after_s=options.hung_after_s, inherited=(folder.lock_descriptor,)
+        )
+        rotation = LogRotation([spec.log_file for stage in stages for spec in stage])
         await _supervise(options, folder, supervisor, rotation, servers)
     finally:
         if options.ready_file is not None:
             remove_ready_file(options.ready_file)
-        if folder.is_new and (supervisor is None or not supervisor.was_launched(controller_name(0))):
-            # A first start that failed must not pin the folder to its options. Without a controller nobody has
-            # written anything.
+        stores = [store_name(index) for index in range(options.segment_stores)]
+        if folder.is_new and (supervisor is None or not supervisor.has_served(stores)):
+            # A first start that failed must not pin the folder to its options. Without a store nobody has written
+            # anything: controllers wait for one before they serve.
             folder.undo()
             remove_socket_folder(folder.root)
 
@@ -127,17 +130,17 @@ def helpers_of_redis(options: StandaloneOptions, folder: Path, servers: Mapping[
     return [*page_caches, *rewrites]
 
 
-def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[ChildSpec], dict[str, Any]]:
-    """Returns the children in starting order, and the addresses of the Redis servers and MinIO."""
+def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[list[ChildSpec]], dict[str, Any]]:
+    """Returns the children in stages, servers before services, and the addresses of the Redis servers and MinIO."""
     host, logs, conf = options.local_host, folder.folder("logs"), folder.folder("conf")
-    specs: list[ChildSpec] = []
+    server_specs: list[ChildSpec] = []
     servers: dict[str, Any] = {}
     if options.tier1 is Tier1.FILE:
         tier1: Section
         cpo_url, tier1 = f"{_file_url(folder, 'cpo')}/oracle.db", {"url": _file_url(folder, "tier1")}
     else:
         redis = redis_children(options, folder, socket_folder(folder.root))
-        specs += [server.spec(conf, logs) for server in redis]
+        server_specs += [server.spec(conf, logs) for server in redis]
         servers |= {server.name: server.address for server in redis}
         cpo_url, tier1 = redis[-1].address, {"servers": [server.address for server in redis[: options.redis_servers]]}
     url, (access, secret) = options.tier2_url, options.s3_keys if options.tier2 is Tier2.S3 else ("", "")
@@ -146,7 +149,7 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
     elif options.tier2 is Tier2.MINIO:
         minio_folder = folder.folder("minio")
         (minio_port,) = free_ports(host, 1, besides=options.ports)
-        specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
+        server_specs.append(minio_spec(minio_folder, logs / "minio.log", host, minio_port))
         url, (access, secret) = f"http://{host}:{minio_port}/{minio_bucket}", minio_credentials(minio_folder)
         servers["minio"] = f"{host}:{minio_port}"
     tier2: dict[str, str | int | bool | list[str]] = {"url": url, "access_key": access, "secret_key": secret}
@@ -156,11 +159,10 @@ def _children(options: StandaloneOptions, folder: DataFolder) -> tuple[list[Chil
         tier2["allow_plaintext"] = True  # its own, on this machine
     tiers: dict[str, Section] = {"tier1": tier1, "tier2": tier2}
     shared = {**shared_sections(cpo_url, folder.root / "cluster.keys"), **_tls_section(options, folder)}
-    for index in range(options.segment_stores):
-        specs.append(segment_store_spec(options, index, shared, tiers, conf, logs))
-    for index in range(options.controllers):
-        specs.append(controller_spec(options, index, shared, conf, logs))
-    return specs, servers
+    stores = [segment_store_spec(options, index, shared, tiers, conf, logs) for index in range(options.segment_stores)]
+    controllers = [controller_spec(options, index, shared, conf, logs) for index in range(options.controllers)]
+    # Each of the services takes a second of a core to start, and controllers wait for stores by themselves.
+    return [server_specs, [*stores, *controllers]], servers
 
 
 def _tls_section(options: StandaloneOptions, folder: DataFolder) -> dict[str, Section]:

@@ -1,4 +1,4 @@
-"""Supervises child processes: starts them in order, restarts those that die or hang, stops them in reverse order."""
+"""Supervises child processes: starts them in stages, restarts those that die or hang, stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -59,6 +59,8 @@ class ChildProcess:
         self._inherited = inherited
         self.process: asyncio.subprocess.Process | None = None
         self.restarts = 0
+        self.has_served = False
+        """Whether some process of the child was seen to serve."""
         self._turn = asyncio.Lock()
         """Held while the process is being started or stopped: a start under way has no process yet to be stopped."""
         self._is_stopped = False
@@ -112,21 +114,24 @@ class ChildProcess:
 
 
 class Supervisor(Service):
-    """The service that owns the children. ``changed`` is called with it by ``announce``, and when a child was restarted
-    and serves again. A child that hangs for ``hung_after_s`` is killed and started again; 0 for never. ``inherited``:
-    descriptors that all children keep open.
+    """The service that owns the children. Those of a stage start at the same time, once those before it serve.
+
+    ``changed`` is called with it by ``announce``, and when a child was restarted and serves again. A child that hangs
+    for ``hung_after_s`` is killed and started again; 0 for never. ``inherited``: descriptors that all children keep
+    open.
     """
 
     def __init__(
         self,
-        specs: Sequence[ChildSpec],
+        stages: Sequence[Sequence[ChildSpec]],
         changed: Callable[[Supervisor], None],
         clock: Clock | None = None,
         hung_after_s: float = 0,
         inherited: Sequence[int] = (),
     ) -> None:
         super().__init__("supervisor")
-        self.children = [ChildProcess(spec, inherited) for spec in specs]
+        self._stages = [[ChildProcess(spec, inherited) for spec in stage] for stage in stages]
+        self.children = [child for stage in self._stages for child in stage]
         self._changed = changed
         self._clock = clock or SystemClock()
         self._hung_after_s = hung_after_s
@@ -137,17 +142,27 @@ class Supervisor(Service):
     def announce(self) -> None:
         self._changed(self)
 
-    def was_launched(self, name: str) -> bool:
-        return any(child.process is not None for child in self.children if child.spec.name == name)
+    def has_served(self, names: Collection[str]) -> bool:
+        """Whether one of these children was seen to serve."""
+        return any(child.has_served for child in self.children if child.name in names)
 
     async def on_start(self) -> None:
-        for child in self.children:
-            await child.launch()
-            await self._until_ready(child)
-            self.spawn(self._watch(child), child.spec.name)
-            if child.spec.is_alive is not None and self._hung_after_s:
-                watch = HangWatch(child, child.spec.is_alive, self._hung_after_s, self._clock)
-                self.spawn(watch.run(), f"{child.spec.name}-hang-watch")
+        for stage in self._stages:
+            try:
+                async with asyncio.TaskGroup() as starts:
+                    for child in stage:
+                        starts.create_task(self._bring_up(child))
+            except ExceptionGroup as failed:
+                raise failed.exceptions[0] from None
+
+    async def _bring_up(self, child: ChildProcess) -> None:
+        await child.launch()
+        await self._until_ready(child)
+        child.has_served = True
+        self.spawn(self._watch(child), child.spec.name)
+        if child.spec.is_alive is not None and self._hung_after_s:
+            watch = HangWatch(child, child.spec.is_alive, self._hung_after_s, self._clock)
+            self.spawn(watch.run(), f"{child.spec.name}-hang-watch")
 
     async def on_stop(self) -> None:
         for child in reversed(self.children):

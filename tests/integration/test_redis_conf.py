@@ -51,7 +51,7 @@ async def test_a_redis_of_the_standalone_runs_in_a_folder_of_any_name(tmp_path: 
     folder = tmp_path / "q\"\\n\t'ä"
     folder.mkdir()
     child = RedisChild("redis", folder, folder / "r.sock", 64 << 20, 64 << 20)
-    supervisor = Supervisor([child.spec(tmp_path, tmp_path)], lambda _: None)
+    supervisor = Supervisor([[child.spec(tmp_path, tmp_path)]], lambda _: None)
     await supervisor.start()
     try:
         assert child.socket.is_socket()

@@ -1,4 +1,4 @@
-"""The start of a child that reads its data for a long time, or that never serves, and the end of one that has died."""
+"""The stages of a start, a child that reads its data for a long time or never serves, and one that has died."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_child_that_loads_its_data_is_waited_for(tmp_path: Path) -> None
     began_s = clock.monotonic_s()
     loaded_s, serves_s = began_s + 10 * start_time_max_s, began_s + 11 * start_time_max_s - 1
     child = spec(tmp_path, lambda: clock.monotonic_s() >= serves_s, lambda: clock.monotonic_s() < loaded_s)
-    supervisor = Supervisor([child], lambda changed: None, clock)
+    supervisor = Supervisor([[child]], lambda changed: None, clock)
     await supervisor.start()
     assert clock.monotonic_s() >= serves_s
     await supervisor.stop()
@@ -63,11 +63,55 @@ async def test_a_child_that_loads_its_data_is_waited_for(tmp_path: Path) -> None
 
 async def test_a_child_that_neither_serves_nor_loads_is_given_up(tmp_path: Path) -> None:
     clock = PassingClock()
-    supervisor = Supervisor([spec(tmp_path, lambda: False, lambda: False)], lambda changed: None, clock)
+    supervisor = Supervisor([[spec(tmp_path, lambda: False, lambda: False)]], lambda changed: None, clock)
     with pytest.raises(ConfigurationError, match="child does not serve after 60 s"):
         await supervisor.start()
     assert supervisor.children[0].process is not None
     assert supervisor.children[0].process.returncode is not None
+
+
+def spec_of(folder: Path, name: str, ready: Callable[[], bool], program: list[str] = PROGRAM) -> ChildSpec:
+    async def answer() -> bool:
+        return ready()
+
+    return ChildSpec(name, program, folder / f"{name}.log", answer)
+
+
+async def test_children_of_a_stage_start_at_once_behind_those_before_them(tmp_path: Path) -> None:
+    """Each child of the second stage serves only beside the other, and looks at who ran when it was asked first."""
+    running: dict[str, set[str]] = {}
+
+    def ready(name: str, *beside: str) -> Callable[[], bool]:
+        def answer() -> bool:
+            running.setdefault(name, set(supervisor.pids()))
+            return set(beside) <= set(supervisor.pids())
+
+        return answer
+
+    stages = [
+        [spec_of(tmp_path, "server", ready("server"))],
+        [
+            spec_of(tmp_path, "store", ready("store", "controller")),
+            spec_of(tmp_path, "controller", ready("x", "store")),
+        ],
+    ]
+    supervisor = Supervisor(stages, lambda changed: None, PassingClock())
+    assert not supervisor.has_served(["server", "store"])
+    await supervisor.start()
+    assert running["server"] == {"server"}
+    assert supervisor.has_served(["store"])
+    await supervisor.stop()
+
+
+async def test_the_failure_of_one_ends_the_start_of_all(tmp_path: Path) -> None:
+    fails = [sys.executable, "-c", "import sys; sys.exit('the port is used')"]
+    children = [spec_of(tmp_path, "waits", lambda: False), spec_of(tmp_path, "fails", lambda: False, fails)]
+    supervisor = Supervisor([children], lambda changed: None)
+    with pytest.raises(ConfigurationError, match=r"fails ended with status 1:\nthe port is used"):
+        await supervisor.start()
+    waits = supervisor.children[0].process
+    assert waits is not None and waits.returncode is not None
+    assert not supervisor.has_served(["waits", "fails"])
 
 
 async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopped(tmp_path: Path) -> None:
@@ -76,7 +120,8 @@ async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopp
 
     clock = ManualClock()
     slow = ChildSpec("slow", SLOW_TO_END, tmp_path / "slow.log", serves)
-    supervisor = Supervisor([slow, ChildSpec("dies", PROGRAM, tmp_path / "dies.log", serves)], lambda _: None, clock)
+    mortal = ChildSpec("dies", PROGRAM, tmp_path / "dies.log", serves)
+    supervisor = Supervisor([[slow, mortal]], lambda _: None, clock)
     await supervisor.start()
     dies = supervisor.children[1]
     assert dies.process is not None
@@ -106,7 +151,7 @@ async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path
         if len(announced) == 1:
             raise OSError(errno.ENOSPC, "No space left on device", "ready.json.new")
 
-    supervisor = Supervisor([ChildSpec("child", PROGRAM, tmp_path / "child.log", serves)], changed, PassingClock())
+    supervisor = Supervisor([[ChildSpec("child", PROGRAM, tmp_path / "child.log", serves)]], changed, PassingClock())
     await supervisor.start()
     process = supervisor.children[0].process
     assert process is not None
@@ -127,7 +172,7 @@ async def test_a_child_that_cannot_be_started_again_takes_nothing_down(tmp_path:
     logs.mkdir()
     announced: list[dict[str, int]] = []
     children = [ChildSpec(name, PROGRAM, logs / f"{name}.log", serves) for name in ("other", "dies")]
-    supervisor = Supervisor(children, lambda running: announced.append(running.pids()), ManualClock())
+    supervisor = Supervisor([children], lambda running: announced.append(running.pids()), ManualClock())
     await supervisor.start()
     other, dies = (child.process for child in supervisor.children)
     assert other is not None
