@@ -20,6 +20,7 @@ from aiohttp import web
 from pravega_common.invariants import check
 from pravega_common.services.base import Service
 from pravega_common.services.host_counts import HostCounts
+from pravega_common.services.http_busy import busy_reason
 from pravega_common.services.http_log import http_server_log
 from pravega_common.services.tls_door import TlsDoor
 
@@ -32,8 +33,6 @@ line_bytes_max_default: Final = 8_190
 """The first line of a request, which has its address, as most servers take it."""
 idle_time_max_s: Final = 30.0
 """Time without a request after which a connection is closed."""
-busy_reason: Final = "the limit of connections is reached, try again later"
-"""With 503: as many requests as there may be connections are under way. Who answers this is alive."""
 _BUSY: Final = (
     f"HTTP/1.1 503 {busy_reason}\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n".encode()
 )

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pravega_common.runtime.lasting_imports import lasting_imports
 from pravega_spark.standalone.options import (
     LogFormat,
     LogLevel,
@@ -57,7 +58,8 @@ def standalone(
 ) -> None:
     """Start everything on this machine, until SIGTERM or Ctrl-C."""
     # Needs what services need, which the help and the other commands of this module do without.
-    from pravega_spark.standalone.standalone import run_standalone
+    with lasting_imports():
+        from pravega_spark.standalone.standalone import run_standalone
 
     options = StandaloneOptions(
         data_dir, host, controller_port, rest_port, segment_store_port, segment_stores, containers, tier2, tier2_url,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pravega_common.services.http_connections import busy_reason
+from pravega_common.services.http_busy import busy_reason
 
 answer_time_max_s: Final = 5.0
 """How long a service may take to answer; also the pause from one question to the next."""

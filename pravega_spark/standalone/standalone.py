@@ -14,10 +14,9 @@ import structlog
 from rich.console import Console
 
 from pravega_common.services.base import Service
-from pravega_common.services.logs import DroppingOutput
+from pravega_common.services.log_output import DroppingOutput
 from pravega_common.services.ports import free_ports
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
-from pravega_spark.standalone.certificates import service_certificate
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.log_rotation import LogRotation
@@ -169,6 +168,8 @@ def _tls_section(options: StandaloneOptions, folder: DataFolder) -> dict[str, Se
     """The settings of TLS that all services have; none without ``--tls``."""
     if not options.tls:
         return {}
+    from pravega_spark.standalone.certificates import service_certificate  # others do without its library
+
     files = service_certificate(folder.folder(TLS_FOLDER), options.public_host)
     return {
         "tls": {

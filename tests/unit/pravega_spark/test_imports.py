@@ -69,6 +69,10 @@ def test_wire_level_needs_no_spark() -> None:
     assert "pyspark" not in loaded_by("import pravega_streams.event.block_writer, pravega_streams.batch.range_reader")
 
 
+def test_the_parent_of_a_standalone_loads_nothing_that_only_its_children_need() -> None:
+    assert not loaded_by("import pravega_spark.standalone.standalone") & {"aiohttp", "grpc", "numpy", "pydantic"}
+
+
 @pytest.mark.parametrize("arguments", [["stream", "list"], ["stream", "create", "s/t"], ["cluster"]])
 def test_a_command_that_asks_one_thing_imports_little(arguments: list[str]) -> None:
     """Arrow, NumPy and Spark take longer to import than the question to the controller takes."""

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
 
-from pravega_common.services.http_connections import ConnectionLimits, HttpDoor, busy_reason
+from pravega_common.services.http_busy import busy_reason
+from pravega_common.services.http_connections import ConnectionLimits, HttpDoor
 from tests.support.eventually import eventually
 
 connections_max = 3

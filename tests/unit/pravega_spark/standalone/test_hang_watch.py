@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pravega_common.services.http_connections import busy_reason
+from pravega_common.services.http_busy import busy_reason
 from pravega_spark.standalone.hang_watch import HangWatch, question_period_s, start_silence_max_s
 from pravega_spark.standalone.liveness import LivenessProbe
 from tests.support.eventually import eventually
