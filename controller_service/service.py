@@ -86,6 +86,7 @@ from pravega_common.proto.stream_lags_pb2_grpc import add_StreamLagsServicer_to_
 from pravega_common.proto.transaction_sets_pb2_grpc import add_TransactionSetsServicer_to_server
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.failpoints import arm_from_environment
+from pravega_common.runtime.lasting_imports import lasting_imports
 from pravega_common.services.audit_log import AuditLog
 from pravega_common.services.base import Service
 from pravega_common.services.cluster.cpo import ControlPlaneOracle
@@ -489,7 +490,8 @@ def make_backends(config: ControllerConfig, machine: Clock, random: Random) -> B
 
 async def serve(config: ControllerConfig) -> None:
     """Run a controller until SIGTERM or SIGINT; raises what made it fail."""
-    backends = make_backends(config, SystemClock(), SystemRandom())
+    with lasting_imports():  # they load the clients of those servers that the settings name
+        backends = make_backends(config, SystemClock(), SystemRandom())
     controller = Controller(config, backends)
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()

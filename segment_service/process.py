@@ -14,6 +14,7 @@ import uvloop
 from pravega_common.runtime import failpoints
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.heap import keep_freed_memory
+from pravega_common.runtime.lasting_imports import lasting_imports
 from pravega_common.services.logs import LogSection, set_up_log
 from pravega_common.services.ready_file import remove_ready_file, write_ready_file
 from pravega_common.services.systemd import SystemdNotices
@@ -53,7 +54,8 @@ async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await check_tier1_memory(config)
-    process = SegmentStoreProcess(config)
+    with lasting_imports():  # it loads the clients of those servers that the settings name
+        process = SegmentStoreProcess(config)
     process.on_failure(lambda _: stop.set())
     await process.start()
     notices = SystemdNotices(lambda: process.health.is_alive, SystemClock())
