@@ -89,7 +89,7 @@ class DataFolder:
     def undo(self) -> None:
         """Removes what a first start made, but for the logs, so that another start may choose another layout.
 
-        Only where nobody can have been acknowledged anything: before the controller was started.
+        Only where nobody can have been acknowledged anything: before a store served.
         """
         check(self.is_new, "undo of a data folder that was there before", folder=self.root)
         for entry in self.root.iterdir():

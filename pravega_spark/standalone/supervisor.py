@@ -93,6 +93,11 @@ class ChildProcess:
                 start_new_session=True,
             )
 
+    async def look(self) -> None:
+        """Asks a process that was not seen to serve once more."""
+        is_there = self.process is not None and self.process.returncode is None
+        self.has_served = self.has_served or (is_there and await self.spec.ready())
+
     async def stop(self) -> None:
         """Ends the process, for good."""
         async with self._turn:
@@ -143,7 +148,7 @@ class Supervisor(Service):
         self._changed(self)
 
     def has_served(self, names: Collection[str]) -> bool:
-        """Whether one of these children was seen to serve."""
+        """Whether one of these children was seen to serve, by the end of a stop at the latest."""
         return any(child.has_served for child in self.children if child.name in names)
 
     async def on_start(self) -> None:
@@ -165,6 +170,8 @@ class Supervisor(Service):
             self.spawn(watch.run(), f"{child.spec.name}-hang-watch")
 
     async def on_stop(self) -> None:
+        for child in self.children:  # a start that was cut short may not have asked for long
+            await child.look()
         for child in reversed(self.children):
             await child.stop()
 

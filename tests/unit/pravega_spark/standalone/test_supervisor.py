@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.base import ServiceState
 from pravega_spark.standalone.supervisor import (
     ChildSpec,
     Supervisor,
@@ -112,6 +113,17 @@ async def test_the_failure_of_one_ends_the_start_of_all(tmp_path: Path) -> None:
     waits = supervisor.children[0].process
     assert waits is not None and waits.returncode is not None
     assert not supervisor.has_served(["waits", "fails"])
+
+
+async def test_one_that_came_to_serve_as_the_start_failed_is_known_to_have_served(tmp_path: Path) -> None:
+    fails = [sys.executable, "-c", "import sys; sys.exit('the port is used')"]
+    served_last = spec_of(tmp_path, "served", lambda: supervisor.state is ServiceState.STOPPING)
+    children = [served_last, spec_of(tmp_path, "fails", lambda: supervisor.state is ServiceState.STOPPING, fails)]
+    supervisor = Supervisor([children], lambda changed: None)
+    with pytest.raises(ConfigurationError, match="fails ended with status 1"):
+        await supervisor.start()
+    assert supervisor.has_served(["served"])
+    assert not supervisor.has_served(["fails"])  # what answers in its place is another process
 
 
 async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopped(tmp_path: Path) -> None:
