@@ -23,7 +23,7 @@ from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
 
 PROGRAM = [sys.executable, "-c", "import signal; signal.pause()"]
-
+FAILS = [sys.executable, "-c", "import sys; sys.exit('the port is used')"]
 
 SLOW_TO_END = [
     sys.executable,
@@ -41,14 +41,25 @@ class PassingClock(ManualClock):
         await asyncio.sleep(0)
 
 
-def spec(folder: Path, ready: Callable[[], bool], is_loading: Callable[[], bool]) -> ChildSpec:
+def serves() -> bool:
+    return True
+
+
+def spec(
+    folder: Path,
+    ready: Callable[[], bool] = serves,
+    is_loading: Callable[[], bool] | None = None,
+    name: str = "child",
+    program: list[str] = PROGRAM,
+) -> ChildSpec:
     def asked(what: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
         async def answer() -> bool:
             return what()
 
         return answer
 
-    return ChildSpec("child", PROGRAM, folder / "child.log", asked(ready), is_loading=asked(is_loading))
+    loads = None if is_loading is None else asked(is_loading)
+    return ChildSpec(name, program, folder / f"{name}.log", asked(ready), is_loading=loads)
 
 
 async def test_a_child_that_loads_its_data_is_waited_for(tmp_path: Path) -> None:
@@ -71,13 +82,6 @@ async def test_a_child_that_neither_serves_nor_loads_is_given_up(tmp_path: Path)
     assert supervisor.children[0].process.returncode is not None
 
 
-def spec_of(folder: Path, name: str, ready: Callable[[], bool], program: list[str] = PROGRAM) -> ChildSpec:
-    async def answer() -> bool:
-        return ready()
-
-    return ChildSpec(name, program, folder / f"{name}.log", answer)
-
-
 async def test_children_of_a_stage_start_at_once_behind_those_before_them(tmp_path: Path) -> None:
     """Each child of the second stage serves only beside the other, and looks at who ran when it was asked first."""
     running: dict[str, set[str]] = {}
@@ -90,10 +94,10 @@ async def test_children_of_a_stage_start_at_once_behind_those_before_them(tmp_pa
         return answer
 
     stages = [
-        [spec_of(tmp_path, "server", ready("server"))],
+        [spec(tmp_path, ready("server"), name="server")],
         [
-            spec_of(tmp_path, "store", ready("store", "controller")),
-            spec_of(tmp_path, "controller", ready("x", "store")),
+            spec(tmp_path, ready("store", "controller"), name="store"),
+            spec(tmp_path, ready("controller", "store"), name="controller"),
         ],
     ]
     supervisor = Supervisor(stages, lambda changed: None, PassingClock())
@@ -105,8 +109,10 @@ async def test_children_of_a_stage_start_at_once_behind_those_before_them(tmp_pa
 
 
 async def test_the_failure_of_one_ends_the_start_of_all(tmp_path: Path) -> None:
-    fails = [sys.executable, "-c", "import sys; sys.exit('the port is used')"]
-    children = [spec_of(tmp_path, "waits", lambda: False), spec_of(tmp_path, "fails", lambda: False, fails)]
+    children = [
+        spec(tmp_path, lambda: False, name="waits"),
+        spec(tmp_path, lambda: False, name="fails", program=FAILS),
+    ]
     supervisor = Supervisor([children], lambda changed: None)
     with pytest.raises(ConfigurationError, match=r"fails ended with status 1:\nthe port is used"):
         await supervisor.start()
@@ -116,9 +122,13 @@ async def test_the_failure_of_one_ends_the_start_of_all(tmp_path: Path) -> None:
 
 
 async def test_one_that_came_to_serve_as_the_start_failed_is_known_to_have_served(tmp_path: Path) -> None:
-    fails = [sys.executable, "-c", "import sys; sys.exit('the port is used')"]
-    served_last = spec_of(tmp_path, "served", lambda: supervisor.state is ServiceState.STOPPING)
-    children = [served_last, spec_of(tmp_path, "fails", lambda: supervisor.state is ServiceState.STOPPING, fails)]
+    def is_stopping() -> bool:
+        return supervisor.state is ServiceState.STOPPING
+
+    children = [
+        spec(tmp_path, is_stopping, name="served"),
+        spec(tmp_path, is_stopping, name="fails", program=FAILS),
+    ]
     supervisor = Supervisor([children], lambda changed: None)
     with pytest.raises(ConfigurationError, match="fails ended with status 1"):
         await supervisor.start()
@@ -127,13 +137,9 @@ async def test_one_that_came_to_serve_as_the_start_failed_is_known_to_have_serve
 
 
 async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopped(tmp_path: Path) -> None:
-    async def serves() -> bool:
-        return True
-
     clock = ManualClock()
-    slow = ChildSpec("slow", SLOW_TO_END, tmp_path / "slow.log", serves)
-    mortal = ChildSpec("dies", PROGRAM, tmp_path / "dies.log", serves)
-    supervisor = Supervisor([[slow, mortal]], lambda _: None, clock)
+    slow = spec(tmp_path, name="slow", program=SLOW_TO_END)
+    supervisor = Supervisor([[slow, spec(tmp_path, name="dies")]], lambda _: None, clock)
     await supervisor.start()
     dies = supervisor.children[1]
     assert dies.process is not None
@@ -153,9 +159,6 @@ async def test_a_child_that_died_is_not_started_again_while_the_others_are_stopp
 
 
 async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path) -> None:
-    async def serves() -> bool:
-        return True
-
     announced: list[dict[str, int]] = []
 
     def changed(running: Supervisor) -> None:
@@ -163,7 +166,7 @@ async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path
         if len(announced) == 1:
             raise OSError(errno.ENOSPC, "No space left on device", "ready.json.new")
 
-    supervisor = Supervisor([[ChildSpec("child", PROGRAM, tmp_path / "child.log", serves)]], changed, PassingClock())
+    supervisor = Supervisor([[spec(tmp_path)]], changed, PassingClock())
     await supervisor.start()
     process = supervisor.children[0].process
     assert process is not None
@@ -177,13 +180,10 @@ async def test_children_go_on_where_a_restart_cannot_be_announced(tmp_path: Path
 async def test_a_child_that_cannot_be_started_again_takes_nothing_down(tmp_path: Path) -> None:
     """Its folder of logs is gone for a while; a machine that lacks memory for a process is the same."""
 
-    async def serves() -> bool:
-        return True
-
     logs = tmp_path / "logs"
     logs.mkdir()
     announced: list[dict[str, int]] = []
-    children = [ChildSpec(name, PROGRAM, logs / f"{name}.log", serves) for name in ("other", "dies")]
+    children = [spec(logs, name=name) for name in ("other", "dies")]
     supervisor = Supervisor([children], lambda running: announced.append(running.pids()), ManualClock())
     await supervisor.start()
     other, dies = (child.process for child in supervisor.children)
