@@ -41,7 +41,7 @@ epoch_time_max_s: Final = 120.0
 _HEADER = struct.Struct(">ii")
 
 
-def frame_event(event: bytes) -> memoryview:
+def frame_event(event: bytes | bytearray | memoryview) -> memoryview:
     """The event as it is stored: type 0, length, bytes (docs/wire-protocol.md 5.1)."""
     try:
         if len(event) > event_bytes_max:
@@ -106,7 +106,7 @@ class EventWriter:
             else:
                 self.close()
 
-    def write(self, event: bytes, routing_key: str | None = None) -> None:
+    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> None:
         """Add one event."""
         piece = Piece(frame_event(event), 1, position_for(routing_key))
         with self._turn:

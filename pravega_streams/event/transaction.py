@@ -55,7 +55,7 @@ class Transaction:
         self._is_decided = False
         """Whether it was committed or aborted by this object."""
 
-    def write(self, event: bytes, routing_key: str | None = None) -> None:
+    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> None:
         framed, segment = frame_event(event), self._router.segment_of(position_for(routing_key))
         with self._turn:
             if self._is_decided:

@@ -49,7 +49,7 @@ def report_of(requirements: Sequence[str]) -> Mapping[str, Any]:
 def missing_with_first_release() -> list[str]:
     """Requirements of installed packages that hold with the first release of this minor of Python alone."""
     first = {"python_full_version": f"{sys.version_info.major}.{sys.version_info.minor}.0", "extra": ""}
-    environment = {**default_environment(), **first}
+    environment: dict[str, Any] = {**default_environment(), **first}
     installed = list(importlib.metadata.distributions())
     names = {canonicalize_name(one.metadata["Name"]) for one in installed}
     required = [Requirement(text) for one in installed for text in one.requires or ()]

@@ -38,15 +38,19 @@ cases: Final = ((1_000, 60_000, 2_000), (10_000, 30_000, 1_000), (100_000, 6_000
 writer_id: Final = AttributeId(b"bench-writer-001")
 
 
-class InstantLog:
-    """A ``DurableDataLog`` that is durable at once and forgets everything."""
+class InstantLog(DurableDataLog):
+    """A log that is durable at once and forgets everything."""
 
     epoch = 1
     is_full = False
 
     def __init__(self, container_id: int) -> None:
-        self.container_id = container_id
+        self._container_id = container_id
         self._frames = 0
+
+    @property
+    def container_id(self) -> int:
+        return self._container_id
 
     async def initialize(self, epoch_min: int = 1) -> None:
         pass

@@ -99,7 +99,7 @@ async def create(folder: Path, count: int) -> Any:
 def portable(kit: ContainerKit) -> Any:
     """The log, in a form that another process takes."""
     log = kit.logs.backup(0)
-    return replace(log, entries=[replace(entry, payload=bytes(entry.payload)) for entry in log.entries])
+    return replace(log, entries=[replace(entry, payload=memoryview(bytes(entry.payload))) for entry in log.entries])
 
 
 def restore(kit: ContainerKit, log: Any) -> None:

@@ -26,6 +26,7 @@ from pravega_common.errors import PravegaError, SegmentNotFound
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.chunk_storage import ChunkInfo
+from segment_service.contracts.data_log import DurableDataLog
 from segment_service.process import collector_thresholds
 from segment_service.writer.config import WriterConfig, shared_flushes_at_once_max
 from segment_service.writer.storage_writer import StorageWriter
@@ -99,7 +100,7 @@ class WaitingKit(ContainerKit):
         small = shared_flushes_at_once_max if shares_objects else 0
         self.write_to_tier2(WriterConfig(small_flushes_at_once_max=small))
 
-    def make_log(self, container_id: int) -> InstantLog:
+    def make_log(self, container_id: int) -> DurableDataLog:
         return InstantLog(container_id)
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pravega_common.model.scaling import ScalingPolicy
@@ -90,8 +91,7 @@ async def costs_of(width: int) -> list[Cost]:
     for name in ("", "begin and commit"):
         created = await measured.measure("begin", lambda: one.transactions.create(S, "stream", 30_000))
         measured.world.write(S, "stream", created, "event")
-        identifier = created.id
-        await measured.measure("commit", lambda it=identifier: one.transactions.commit(S, "stream", it), 0.3)
+        await measured.measure("commit", partial(one.transactions.commit, S, "stream", created.id), 0.3)
         if not name:
             del measured.costs[1:]
     await measured.world.close()

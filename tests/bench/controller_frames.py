@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -66,7 +67,7 @@ class Counter:
             self.note(make(0))
             return await call(connection, make)
 
-        WireConnection.call = counted  # type: ignore[method-assign]
+        WireConnection.call = counted  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
@@ -118,18 +119,15 @@ async def _measure_all(measured: Measured, width: int) -> None:
     await controller.store.create_scope(S)
     configuration = StreamConfiguration(ScalingPolicy.fixed(width))
     for stream in ("warm", "stream"):
-        await measured.measure("create", lambda it=stream: workflows.create.create(S, it, configuration))
-        created = await measured.measure("begin", lambda it=stream: transactions.create(S, it, 30_000))
-        await measured.measure("commit", lambda it=stream, one=created.id: measured.commit(it, one))
+        await measured.measure("create", partial(workflows.create.create, S, stream, configuration))
+        created = await measured.measure("begin", partial(transactions.create, S, stream, 30_000))
+        await measured.measure("commit", partial(measured.commit, stream, created.id))
         context = await controller.store.open(S, stream)
         epoch = await context.current_epoch()
         ranges = [(segment.key_start, segment.key_end) for segment in epoch.segments]
-        await measured.measure(
-            "scale",
-            lambda it=stream, ids=epoch.segment_ids, ranges=ranges: _scale(controller, it, ids, ranges),
-        )
-        await measured.measure("seal", lambda it=stream: workflows.seal.seal(uuid.uuid4().hex, S, it))
-        await measured.measure("delete", lambda it=stream: workflows.delete.delete(uuid.uuid4().hex, S, it))
+        await measured.measure("scale", partial(_scale, controller, stream, epoch.segment_ids, ranges))
+        await measured.measure("seal", partial(workflows.seal.seal, uuid.uuid4().hex, S, stream))
+        await measured.measure("delete", partial(workflows.delete.delete, uuid.uuid4().hex, S, stream))
 
 
 async def _scale(controller: Controller, stream: str, ids: Any, ranges: Any) -> None:
@@ -143,7 +141,7 @@ async def _scale(controller: Controller, stream: str, ids: Any, ranges: Any) -> 
 
 
 async def _best_of(width: int, extensions: int) -> dict[str, Frames]:
-    asynchronous.EXTENSIONS = extensions  # type: ignore[misc]
+    asynchronous.EXTENSIONS = extensions  # type: ignore[attr-defined]
     runs = [await costs_of(width) for _ in range(RUNS)]
     return {name: min((run[name] for run in runs), key=lambda cost: cost.milliseconds) for name in runs[0]}
 

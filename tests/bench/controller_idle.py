@@ -80,7 +80,7 @@ async def _fill(controller: Controller, streams: int, sinks: int) -> None:
 async def _endpoint_times_ms(controller: Controller, streams: int) -> list[float]:
     times = []
     async with grpc.aio.insecure_channel(f"127.0.0.1:{controller.grpc.port}") as channel:
-        stub: Any = ControllerServiceStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = ControllerServiceStub(channel)
         for number in range(endpoint_calls):
             segment = pb.SegmentId(streamInfo=pb.StreamInfo(scope=S, stream=f"stream{number % streams}"))
             start_s = time.perf_counter()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +23,7 @@ from tests.bench.watch import Watch
 
 driver_memory: Final = "4g"
 progress_updates_max: Final = 1_000_000
-VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {
+VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "tls": {"tls": True},
     "tcp": {"environment": {"PRAVEGA_SEGMENT_STORE_STORE__LOCAL_SOCKET": "false"}},
     "three-redis": {"redis_servers": 3},
@@ -106,7 +106,7 @@ def running_rig(
 
 @contextmanager
 def _running_cluster(
-    folder: Path, *, environment: dict[str, str] | None = None, **options: object
+    folder: Path, *, environment: dict[str, str] | None = None, **options: Any
 ) -> Iterator[StandaloneProcess]:
     """Prints the last lines of the logs on a failure inside, before the folder goes."""
     cluster = StandaloneProcess(folder, **options)

@@ -60,7 +60,7 @@ class PravegaSide:
         self.name = name
         self.address = controller
         self._trust = {"ca_file": ca_file} if ca_file else {}
-        self.client = StreamClient(controller, **self._trust)
+        self.client = StreamClient(controller, ca_file=ca_file)
         self._numbers = itertools.count()
 
     def new_target(self, kind: str, partitions: int = workload.partitions) -> str:

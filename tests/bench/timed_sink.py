@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pravega_common.model.transaction_sets import SetDecision
@@ -47,7 +47,7 @@ class TimedSource(DefaultSource):
 class TimedWriter(DataSourceStreamArrowWriter):
     """``prepare_s`` is what making the writer took: it connects and looks for the stream."""
 
-    def __init__(self, writer: DataSourceStreamArrowWriter, given: dict[str, str], prepare_s: float) -> None:
+    def __init__(self, writer: DataSourceStreamWriter, given: dict[str, str], prepare_s: float) -> None:
         self._writer = writer
         self._given = given
         self._prepare_s = prepare_s

@@ -117,7 +117,7 @@ class DurableDataLogContract:
     async def test_a_log_that_is_over_tells_its_owner_and_one_that_was_closed_does_not(self, make_log: MakeLog) -> None:
         old = await make_log(1)
         heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        old.on_failure(lambda error: heard.done() or heard.set_result(error))
+        old.on_failure(lambda error: None if heard.done() else heard.set_result(error))
         new = await make_log(1)
         unexpected: list[BaseException] = []
         new.on_failure(unexpected.append)

@@ -53,9 +53,9 @@ class EventSourceContract:
             await source.write(key, event)
         events = await read(source, len(written))
         assert sorted(events) == sorted(event for _, event in written)
-        for key in range(5):
-            mine = [event for event in events if event.startswith(b"%d " % key)]
-            assert mine == [event for _, event in written if event.startswith(b"%d " % key)]
+        for number in range(5):
+            mine = [event for event in events if event.startswith(b"%d " % number)]
+            assert mine == [event for _, event in written if event.startswith(b"%d " % number)]
 
     async def test_nothing_more_of_a_segment_comes_while_a_slice_is_out(self, make: MakeSource) -> None:
         source = make("a")

@@ -25,8 +25,12 @@ from tests.support.event_writers import hold_few, writer
 class World(Protocol):
     """An implementation, a segment whose attributes may leave memory, and what befalls its Tier 2."""
 
-    attributes: EvictedAttributes
     segment: SegmentMetadata
+
+    @property
+    def attributes(self) -> EvictedAttributes:
+        """The implementation."""
+        ...
 
     @property
     def look_ups_total(self) -> int:
@@ -117,8 +121,8 @@ class EvictedAttributesContract:
     async def test_what_is_asked_together_is_one_look_up(self, evicted: World) -> None:
         before = evicted.look_ups_total
         get = evicted.attributes.get
-        answers = await asyncio.gather(*(get(evicted.segment, writer(number)) for number in range(20)))
-        assert answers == [number + 1 for number in range(20)]
+        values = await asyncio.gather(*(get(evicted.segment, writer(number)) for number in range(20)))
+        assert values == [number + 1 for number in range(20)]
         assert evicted.look_ups_total == before + 1
         answers = await asyncio.gather(*(brought(evicted, [number, number + 1]) for number in range(20, 49)))
         assert answers == [None] * 29

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
+from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.segment_store import SegmentStore
 from tests.contract.event_index_contract import SEGMENT, EventIndexContract, Writer
 from tests.support.containers import ContainerKit
@@ -42,6 +44,10 @@ class TestContainerWithTier2(EventIndexContract):
         await container.stop()
 
 
+def has_noted(container: SegmentContainer, appends: int) -> bool:
+    return container.event_index.appends_total >= appends
+
+
 async def test_records_are_written_together_and_late() -> None:
     """However often a segment grows, its index gets one append per delay."""
     clock = ManualClock()
@@ -53,7 +59,7 @@ async def test_records_are_written_together_and_late() -> None:
             await writer.append(30_000, 3)
         total = container.event_index.appends_total + 1
         await clock.advance(0.1)
-        await eventually(lambda total=total: container.event_index.appends_total >= total)
+        await eventually(partial(has_noted, container, total))
     records = await settled(container, SEGMENT)
     writer.truth.check(records)
     assert container.event_index.appends_total == 3

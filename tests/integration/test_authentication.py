@@ -17,6 +17,7 @@ from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from pravega_streams.stream_manager import StreamManager
 from pravega_streams.table.key_value_table import CompositeKey
+from tests.support.grpc_requests import raw_call
 from tests.support.security_cluster import PASSWORD, authenticating_cluster
 
 SCOPE = "s"
@@ -121,10 +122,10 @@ def test_wrong_and_missing_credentials_are_refused(
 def test_a_controller_that_asks_for_credentials_is_alive(cluster: StandaloneProcess) -> None:
     """Clients without them find out by a status, not by waiting."""
     with grpc.insecure_channel(cluster.ready()["controller"]) as channel:
-        call = channel.unary_unary("/io.pravega.controller.stream.api.grpc.v1.ControllerService/listScopes")
+        call = raw_call(channel, "/io.pravega.controller.stream.api.grpc.v1.ControllerService/listScopes")
         with pytest.raises(grpc.RpcError) as raised:
             call(b"", timeout=10)
-    assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
+    assert raised.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_the_doctor_sees_that_strangers_are_refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_evicted_blocks_are_read_from_the_cache_folder(tmp_path: Path) -> None:
     pytest.importorskip("rocksdict")
     small = {"STORE__UNFLUSHED_BYTES_MAX": 8 * MIB, "CACHE__BYTES_MAX": 12 * MIB}
     environment = {f"PRAVEGA_SEGMENT_STORE_{name}": str(value) for name, value in small.items()}
-    options = {"tier1": "file", "containers": 1, "cache_folder": tmp_path / "cache", "cache_mib": 200}
+    options: dict[str, Any] = {"tier1": "file", "containers": 1, "cache_folder": tmp_path / "cache", "cache_mib": 200}
     with running_cluster(tmp_path, environment=environment, **options) as cluster:
         written = [random.Random(number).randbytes(event_bytes) for number in range(events)]
         with StreamClient(cluster.controller_uri) as client:

@@ -162,7 +162,8 @@ def test_a_cluster_under_writers_transactions_and_kills(tmp_path: Path) -> None:
         with StreamClient(cluster.controller_uri) as client:
             client.controller.create_scope(SCOPE)
             client.controller.create_stream(SCOPE, STREAM)
-        stop, failures = threading.Event(), []
+        stop = threading.Event()
+        failures: list[BaseException] = []
         threads = [
             threading.Thread(target=guarded, args=(write, cluster.controller_uri, stop, failures))
             for write in (write_events, write_transactions)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,8 @@ async def fill(container: SegmentContainer) -> list[asyncio.Future[int]]:
     full = asyncio.ensure_future(container.durable_log.wait_full())
     while not full.done():
         appends += [container.append("s", [block]) for _ in range(appends_at_once)]
-        await asyncio.wait([full, asyncio.gather(*appends[-appends_at_once:])], return_when=asyncio.FIRST_COMPLETED)
+        acknowledged: asyncio.Future[Any] = asyncio.gather(*appends[-appends_at_once:])
+        await asyncio.wait([full, acknowledged], return_when=asyncio.FIRST_COMPLETED)
     return appends
 
 

@@ -31,6 +31,7 @@ from pravega_common.runtime.clock import SystemClock
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
+from tests.support.grpc_requests import raw_call
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 EMPTY_SETTINGS, SETTINGS_ACK = bytes.fromhex("000000040000000000"), bytes.fromhex("000000040100000000")
@@ -51,7 +52,7 @@ async def status(controller: Controller, method: str, request: bytes) -> tuple[g
     """The answer to a call whose message is sent as it stands."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{controller.grpc.port}") as channel:
         try:
-            await channel.unary_unary(f"{SERVICE}/{method}")(request, timeout=20)
+            await raw_call(channel, f"{SERVICE}/{method}")(request, timeout=20)
         except grpc.aio.AioRpcError as error:
             return error.code(), error.details() or ""
     return grpc.StatusCode.OK, ""

@@ -243,7 +243,7 @@ async def test_plogs_of_hand_overs_that_could_not_be_recorded_have_an_end(own_re
                 return await record(made)  # noqa: B023 - ends before the next turn
             raise Unavailable("no answer")
 
-        manager.record = failing  # type: ignore[method-assign]
+        manager.record = failing  # type: ignore[method-assign, assignment]
         stream._broken = True  # private: as after an append without an answer
         stream._wake.set()
         await log.append([b"acked"])

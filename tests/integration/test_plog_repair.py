@@ -88,9 +88,11 @@ async def test_a_server_that_came_back_empty_is_filled_and_another_may_be_lost(
     await history.until_acked(80)
     await wipe(emptied)
     await writing
-    await eventually(
-        lambda: cpo.get_constant(f"plog-server/test/g0/{first}/1"), "the new identity on record", repaired_max_s
-    )
+
+    async def is_on_record() -> bool:
+        return await cpo.get_constant(f"plog-server/test/g0/{first}/1") is not None
+
+    await eventually(is_on_record, "the new identity on record", repaired_max_s)
     await repaired(log)
     assert repair_of(log).copied_bytes > 5_000_000
     await write_frames(log, history, 30, sizes=(FRAME,))
@@ -285,8 +287,8 @@ async def test_an_owner_that_learns_in_a_repair_that_it_was_fenced_ends(own_redi
     """It has nothing to write, and would serve what it knows for as long as nobody told it."""
     cpo, log, history = await started(own_redis_group)
     await repaired(log)
-    failed = asyncio.get_running_loop().create_future()
-    log.on_failure(lambda error: failed.done() or failed.set_result(error))
+    failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    log.on_failure(lambda error: None if failed.done() else failed.set_result(error))
     later, entries = await recover(cpo, SETTINGS)
     check_history(entries, [history])
     await wipe(own_redis_group[0])

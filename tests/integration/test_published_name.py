@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ OTHER = "127.0.0.2"
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_all_addresses_that_are_given_are_the_published_one(tmp_path: Path, tls: bool) -> None:
-    options: dict[str, object] = {"host": "0.0.0.0", "published": OTHER, "tier1": "file", "controllers": 2}
+    options: dict[str, Any] = {"host": "0.0.0.0", "published": OTHER, "tier1": "file", "controllers": 2}
     if tls:
         options["tls"] = True
     with running_cluster(tmp_path, **options) as own:

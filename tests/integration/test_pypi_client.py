@@ -58,7 +58,7 @@ async def read_group(manager: pravega_client.StreamManager, stream: str, count: 
 async def test_keyed_events_come_back_through_a_reader_group(manager: pravega_client.StreamManager) -> None:
     stream = new_stream(manager, 2)
     writer = manager.create_writer(SCOPE, stream)
-    written = {f"key-{number % 5}": [] for number in range(5)}
+    written: dict[str, list[str]] = {f"key-{number % 5}": [] for number in range(5)}
     for number in range(100):
         key = f"key-{number % 5}"
         writer.write_event(f"{key}/{number}", routing_key=key)

@@ -100,7 +100,7 @@ async def read_into(reader: EventReader, log: Log) -> None:
 
 
 async def until_read(log: Log, written: dict[str, int]) -> None:
-    await eventually(lambda: len(log.events) >= sum(written.values()), read_time_max_s)
+    await eventually(lambda: len(log.events) >= sum(written.values()), "all events", read_time_max_s)
 
 
 def scale(client: StreamClient, stream: str, segments: int) -> None:
@@ -113,7 +113,8 @@ def scale(client: StreamClient, stream: str, segments: int) -> None:
 async def test_three_readers_read_everything_once_while_the_stream_scales(
     client: AsyncStreamClient, writer_client: StreamClient
 ) -> None:
-    stream, log, written = new_stream(writer_client, 2), Log(), {}
+    stream, log = new_stream(writer_client, 2), Log()
+    written: dict[str, int] = {}
     group = await new_group(client, stream)
     readers = [await group.create_reader(f"r{number}") for number in range(3)]
     with pytest.raises(AlreadyExists):
@@ -140,7 +141,8 @@ async def test_three_readers_read_everything_once_while_the_stream_scales(
 
 
 async def test_a_reader_dies_and_another_one_comes(client: AsyncStreamClient, writer_client: StreamClient) -> None:
-    stream, log, written = new_stream(writer_client, 4), Log(), {}
+    stream, log = new_stream(writer_client, 4), Log()
+    written: dict[str, int] = {}
     group = await new_group(client, stream)
     first, second = await group.create_reader("first"), await group.create_reader("second")
     staying = asyncio.create_task(read_into(second, log))
@@ -171,7 +173,8 @@ async def test_a_reader_dies_and_another_one_comes(client: AsyncStreamClient, wr
 async def test_a_mixed_group_with_the_pypi_client_reads_everything_once(
     client: AsyncStreamClient, cluster: StandaloneProcess, writer_client: StreamClient
 ) -> None:
-    stream, log, written = new_stream(writer_client, 4), Log(), {}
+    stream, log = new_stream(writer_client, 4), Log()
+    written: dict[str, int] = {}
     manager = rust_stream_manager(cluster.controller_uri)
     name = new_name("group")
     theirs = manager.create_reader_group(name, SCOPE, stream)
@@ -214,7 +217,8 @@ async def test_a_mixed_group_with_the_pypi_client_reads_everything_once(
 
 
 async def test_a_group_begins_again_at_a_checkpoint(client: AsyncStreamClient, writer_client: StreamClient) -> None:
-    stream, written = new_stream(writer_client, 2), {}
+    stream = new_stream(writer_client, 2)
+    written: dict[str, int] = {}
     group = await new_group(client, stream)
     reader, log = await group.create_reader("r"), Log()
     task = asyncio.create_task(read_into(reader, log))
@@ -233,7 +237,7 @@ async def test_a_group_begins_again_at_a_checkpoint(client: AsyncStreamClient, w
     again = Log()
     async with await group.create_reader("r") as second:
         task = asyncio.create_task(read_into(second, again))
-        await eventually(lambda: len(again.events) >= before, read_time_max_s)
+        await eventually(lambda: len(again.events) >= before, "what was read before", read_time_max_s)
         assert sorted(again.events) == sorted(log.events[before:])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -243,7 +247,8 @@ async def test_a_group_begins_again_at_a_checkpoint_between_segments_that_were_c
     client: AsyncStreamClient, writer_client: StreamClient
 ) -> None:
     """One of 2 segments is read and replaced, the other one is not, and of the 3 that follow one waits for it."""
-    stream, written, log = new_stream(writer_client, 2), {}, Log()
+    stream, log = new_stream(writer_client, 2), Log()
+    written: dict[str, int] = {}
     await asyncio.to_thread(write, writer_client, stream, written, 5)
     await asyncio.to_thread(scale, writer_client, stream, 3)
     await asyncio.to_thread(write, writer_client, stream, written, 5)
@@ -276,7 +281,8 @@ async def test_a_group_begins_again_at_a_checkpoint_between_segments_that_were_c
 
 
 async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_client: StreamClient) -> None:
-    stream, written, log = new_stream(writer_client, 2), {}, Log()
+    stream, log = new_stream(writer_client, 2), Log()
+    written: dict[str, int] = {}
     await asyncio.to_thread(write, writer_client, stream, written, 5)
     start = await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream)
     await asyncio.to_thread(write, writer_client, stream, written, 5)
@@ -298,13 +304,14 @@ async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_
 
 
 async def test_a_group_at_the_tail_reads_what_comes(client: AsyncStreamClient, writer_client: StreamClient) -> None:
-    stream, written, log = new_stream(writer_client, 2), {}, Log()
+    stream, log = new_stream(writer_client, 2), Log()
+    written: dict[str, int] = {}
     await asyncio.to_thread(write, writer_client, stream, written, 3)
     group = await client.create_reader_group(SCOPE, new_name("group"), {stream: TAIL})
     async with await group.create_reader("r") as reader:
         await asyncio.to_thread(write, writer_client, stream, written, 2)
         task = asyncio.create_task(read_into(reader, log))
-        await eventually(lambda: len(log.events) == 2 * KEYS, read_time_max_s)
+        await eventually(lambda: len(log.events) == 2 * KEYS, "all events", read_time_max_s)
         assert {event.partition("/")[2] for event in log.events} == {"3", "4"}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -313,7 +320,8 @@ async def test_a_group_at_the_tail_reads_what_comes(client: AsyncStreamClient, w
 async def test_what_was_truncated_is_said_and_passed_over(
     client: AsyncStreamClient, writer_client: StreamClient
 ) -> None:
-    stream, written = new_stream(writer_client, 1), {}
+    stream = new_stream(writer_client, 1)
+    written: dict[str, int] = {}
     group = await new_group(client, stream)
     await asyncio.to_thread(write, writer_client, stream, written, 5)
     await asyncio.to_thread(scale, writer_client, stream, 2)
@@ -340,7 +348,8 @@ async def test_what_was_truncated_is_said_and_passed_over(
 async def test_slices_are_views_and_come_again_unless_released(
     client: AsyncStreamClient, writer_client: StreamClient
 ) -> None:
-    stream, written = new_stream(writer_client, 1), {}
+    stream = new_stream(writer_client, 1)
+    written: dict[str, int] = {}
     group = await new_group(client, stream)
     await asyncio.to_thread(write, writer_client, stream, written, 3)
     reader = await group.create_reader("r")
@@ -400,7 +409,8 @@ async def test_a_group_with_a_bad_cut_leaves_no_subscriber(
 
 
 async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_client: StreamClient) -> None:
-    stream, written = new_name("stream"), {}
+    stream = new_name("stream")
+    written: dict[str, int] = {}
     configuration = StreamConfiguration(ScalingPolicy.fixed(1), RetentionPolicy.by_size(1))
     await asyncio.to_thread(writer_client.controller.create_stream, SCOPE, stream, configuration)
     name = new_name("group")

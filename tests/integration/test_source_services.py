@@ -28,7 +28,7 @@ from pravega_spark.source.stream_reader import StreamReader
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.cluster import cluster
 from tests.support.eventually import eventually
-from tests.unit.pravega_spark.source.test_stream_reader import Query, numbered
+from tests.unit.pravega_spark.source.queries import Query, numbered
 
 __all__ = ["cluster"]
 

@@ -123,8 +123,7 @@ def test_a_folder_is_not_used_beside_a_redis_that_a_killed_standalone_left(tmp_p
 
 
 def test_two_stores_share_the_containers_and_one_takes_over(tmp_path: Path) -> None:
-    store_ports = {"segment_stores": 2}
-    with running_cluster(tmp_path, **store_ports) as own, StreamClient(own.controller_uri) as client:
+    with running_cluster(tmp_path, segment_stores=2) as own, StreamClient(own.controller_uri) as client:
         client.controller.create_scope("s")
         client.controller.create_stream("s", "t")
         eventually_blocking(lambda: len(owners(client)) == 2, "containers on both stores", wait_max_s)

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.base import Service
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import SegmentStorage
-from segment_service.contracts.writer_data_source import WriterDataSource
+from segment_service.contracts.writer_data_source import FlushingWriter, WriterDataSource
 from segment_service.durable_log.checkpoint_policy import CheckpointPolicy
 from segment_service.storage.chunk_format import checksum_bytes, stored_block_bytes
 from segment_service.storage.filesystem import FilesystemChunkStorage
@@ -47,7 +46,7 @@ class BucketKit(ContainerKit):
         super().write_to_tier2(config)
         make = self.writer_factory
 
-        def remembering(source: WriterDataSource, storage: SegmentStorage) -> Service:
+        def remembering(source: WriterDataSource, storage: SegmentStorage) -> FlushingWriter:
             self.storage = storage
             return make(source, storage)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from tests.support.standalone_operator import (
 events_before = 4_000
 events_after = 2_000
 wait_max_s = 60.0
-CLUSTERS: dict[str, dict[str, object]] = {
+CLUSTERS: dict[str, dict[str, Any]] = {
     "one server": {},
     "minio": {"tier2": "minio"},
     "three servers": {"redis_servers": 3},
@@ -41,7 +42,7 @@ ALWAYS = ("three servers, minio, two stores", "log in files")
 
 
 @pytest.mark.parametrize("options", long_but_for(ALWAYS, CLUSTERS))
-def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path, options: dict[str, object]) -> None:
+def test_a_backup_under_load_serves_what_was_acknowledged_before(tmp_path: Path, options: dict[str, Any]) -> None:
     folder = tmp_path / "backup"
     with running_cluster(tmp_path / "c", **options) as own:
         create_stream(own)

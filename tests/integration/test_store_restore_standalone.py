@@ -27,7 +27,7 @@ from tests.support.standalone_operator import (
 
 events_settled = 4_000
 events_hurried = 4_000
-CLUSTERS: dict[str, dict[str, object]] = {"redis": {}, "minio": {"tier2": "minio"}, "three": {"redis_servers": 3}}
+CLUSTERS: dict[str, dict[str, Any]] = {"redis": {}, "minio": {"tier2": "minio"}, "three": {"redis_servers": 3}}
 
 
 def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def restore(cluster: StandaloneProcess) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("options", long_but_for(["three"], CLUSTERS))
-def test_a_crash_and_the_loss_of_redis(tmp_path: Path, options: dict[str, object]) -> None:
+def test_a_crash_and_the_loss_of_redis(tmp_path: Path, options: dict[str, Any]) -> None:
     """The control plane is lost, too. Of the events, at most those are that came after the last flush."""
     with running_cluster(tmp_path, **options) as own:
         create_stream(own)

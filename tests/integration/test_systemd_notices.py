@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 @pytest.fixture
 def cluster(tmp_path: Path, systemd: Systemd) -> Iterator[StandaloneProcess]:
     environment = {"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": str(watchdog_s * 1_000_000)}
-    options = {"tier1": "file", "containers": 2, "hung_after_s": 0}
+    options: dict[str, Any] = {"tier1": "file", "containers": 2, "hung_after_s": 0}
     with running_cluster(tmp_path / "cluster", environment=environment, **options) as started:
         yield started
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -86,7 +87,7 @@ def test_each_append_is_told_of(world: World) -> None:
     for segment_id in (0, 1, 0):
         assert world.watch.begin(world.tails)
         assert not world.watch.wait(SHORT_S)
-        assert world.is_told_of(lambda segment_id=segment_id: world.append(segment_id))
+        assert world.is_told_of(partial(world.append, segment_id))
 
 
 def test_a_watch_goes_on_without_asking_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ events_count = 500
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
     why = "without users, and without a file of authorities in the environment"
-    options = {"tls": True, "segment_stores": 2, "controllers": 2}
+    options: dict[str, Any] = {"tls": True, "segment_stores": 2, "controllers": 2}
     with running_cluster(tmp_path_factory.mktemp("tls"), as_is=why, **options) as started:
         yield started
 

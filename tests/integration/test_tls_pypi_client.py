@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -16,7 +17,7 @@ from tests.support.security_cluster import PASSWORD, authenticating_cluster
 
 events_count = 50
 time_max_s = 100
-OPTIONS: dict[str, object] = {"tls": True, "tier1": "file", "host": "localhost"}
+OPTIONS: dict[str, Any] = {"tls": True, "tier1": "file", "host": "localhost"}
 """The Rust client compares certificates with names, not with addresses."""
 
 PROGRAM = """

@@ -47,7 +47,7 @@ def test_it_writes_and_reads_with_what_each_user_may(cluster: StandaloneProcess)
     with running_java_client(cluster.controller_uri, SCOPE, user=("reader", PASSWORD)) as reading:
         reading.create_group("group", "t")
         reader = reading.reader("reader", "group")
-        found = []
+        found: list[bytes] = []
         while len(found) < events + 1:
             event = reader.readNextEvent(read_time_ms)
             assert event.getEvent() is not None or event.isCheckpoint(), f"only {len(found)} events came"

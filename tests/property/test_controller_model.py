@@ -394,4 +394,4 @@ def test_streams_are_as_in_the_model(machine: type[ControllerMachine]) -> None:
         suppress_health_check=list(HealthCheck),
         derandomize=True,
     )
-    run_state_machine_as_test(machine, settings=checked)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(machine, settings=checked)

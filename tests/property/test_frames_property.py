@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segment_service.contracts.data_log import LogAddress, LogEntry, frame_bytes_max
-from segment_service.durable_log import data_frame_builder
 from segment_service.durable_log.data_frame_builder import BuiltFrame, DataFrameBuilder
 from segment_service.durable_log.data_frame_reader import DataFrameReader
 
@@ -23,7 +22,7 @@ def feed(frames: Iterable[BuiltFrame[int]], reader: DataFrameReader) -> list[tup
     out = []
     for number, frame in enumerate(frames):
         payload = b"".join(frame.buffers)
-        assert len(payload) == frame.length <= data_frame_builder.frame_bytes_max
+        assert len(payload) == frame.length <= frame_bytes_max
         for record in reader.feed(LogEntry(LogAddress(0, number), memoryview(payload))):
             out.append((bytes(record.data), record.begins_frame))
     return out

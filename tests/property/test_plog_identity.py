@@ -30,7 +30,7 @@ async def connect_together(network: Network, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_clients_of_a_new_server_agree(seed: int) -> None:
-    loop = VirtualLoop()  # type: ignore[abstract]
+    loop = VirtualLoop()
     loop.network = network = Network(loop, random.Random(seed))
     loop.run_until_complete(connect_together(network, seed))
     loop.close()

@@ -21,7 +21,7 @@ header = PlogHeader(PlogId("cluster", "group-0", "ab" * 16), 0, "log", number=1,
 
 
 def on_a_server(work: Callable[[PlogClient], Awaitable[None]]) -> None:
-    loop = VirtualLoop()  # type: ignore[abstract]
+    loop = VirtualLoop()
     loop.network = network = Network(loop, random.Random(1))
     server = SimulatedRedis("redis:6379", InMemoryCPO)
     network.servers[server.address] = server

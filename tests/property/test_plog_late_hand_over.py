@@ -101,7 +101,7 @@ async def overtaken_and_a_server_comes_back_older(world: World) -> RedisDataLog:
 def test_an_owner_that_was_overtaken_acknowledges_nothing_that_it_finds_in_a_hand_over(
     overtaken: Case, acknowledged: list[bytes]
 ) -> None:
-    loop = VirtualLoop()  # type: ignore[abstract]
+    loop = VirtualLoop()
     loop.network = network = Network(loop, random.Random(1))
 
     async def run() -> None:

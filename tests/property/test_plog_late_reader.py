@@ -39,7 +39,7 @@ async def read_too_late(loop: VirtualLoop, network: Network) -> None:
 
 
 def test_a_late_reader_is_fenced() -> None:
-    loop = VirtualLoop()  # type: ignore[abstract]
+    loop = VirtualLoop()
     loop.network = network = Network(loop, random.Random(1))
     loop.run_until_complete(read_too_late(loop, network))
     loop.close()

@@ -7,6 +7,7 @@ keeps the events by segment and the ones delivered; positions count events here,
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 
 from hypothesis import settings
@@ -56,8 +57,9 @@ class GroupMachine(RuleBasedStateMachine):
             value = read_value(change.outer, value_of(change))
             if value is not None:
                 table[change.outer][change.inner] = value
-        self.state = state_of(table)
-        assert self.state == new
+        written = state_of(table)
+        assert written is not None and written == new
+        self.state = written
 
     def adopt(self, member: GroupMember) -> None:
         held = transitions.segments_of(self.state, member)
@@ -159,12 +161,13 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def a_reader_believed_dead_changes_nothing(self) -> None:
         member = self.zombies[-1]
-        for call in (
+        calls: tuple[Callable[[], object], ...] = (
             lambda: transitions.record(self.state, member, {}),
             lambda: transitions.acquire(self.state, member),
             lambda: transitions.release(self.state, member, {name_of(0): 0}),
             lambda: transitions.complete(self.state, member, name_of(0), {}),
-        ):
+        )
+        for call in calls:
             try:
                 call()
             except ReaderOffline:

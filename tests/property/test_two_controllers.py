@@ -180,9 +180,9 @@ class History:
     def _split(self, one: Instance) -> Awaitable[object]:
         return self.world.split(one, S, CHURNED)
 
-    async def _truncate(self, one: Instance) -> object:
+    async def _truncate(self, one: Instance) -> None:
         current = await (await one.streams.open(S, CHURNED)).current_epoch()
-        return await one.truncate.truncate(self.world.new_id(), S, CHURNED, dict.fromkeys(current.segment_ids, 0))
+        await one.truncate.truncate(self.world.new_id(), S, CHURNED, dict.fromkeys(current.segment_ids, 0))
 
     async def _begin(self, one: Instance) -> object:
         try:

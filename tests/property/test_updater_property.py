@@ -51,7 +51,7 @@ class SimpleModel:
     def apply(self, request: AnyRequest) -> bool:
         if isinstance(request, MergeRequest):
             return self._merge(request)
-        name = request.segment
+        name = str(request.segment)  # type: ignore[attr-defined]  # of all that are left
         if isinstance(request, CreateRequest):
             if name in self.segments:
                 return False

@@ -13,6 +13,7 @@ from unittest import mock
 
 from pravega_common.errors import DataCorruption, SegmentDamaged
 from segment_service.container import log_verification, segment_container
+from segment_service.container.log_verification import find_contradiction
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.durable_log.durable_log import DurableLog
 from segment_service.durable_log.recovery import Recovered
@@ -60,7 +61,7 @@ def older_log_is_used() -> Iterator[None]:
 @contextlib.contextmanager
 def emptied_log_starts_afresh() -> Iterator[None]:
     """A log that is empty beside a Tier 2 that is not begins again with segment 1 (F2)."""
-    verify = segment_container.find_contradiction
+    verify = find_contradiction
 
     def without_empty_log(metadata: ContainerMetadata, recovered: Recovered, *others: Any) -> str | None:
         return None if recovered.operations == 0 else verify(metadata, recovered, *others)

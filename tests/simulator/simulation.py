@@ -255,7 +255,7 @@ class Simulation:
 
 def simulate(settings: Settings, *, in_detail: bool = False) -> Outcome:
     """Run one seed. ``in_detail``: the trace has every call of a client, and what the product logs."""
-    loop = VirtualLoop()  # type: ignore[abstract]  # it has what the product asks of a loop
+    loop = VirtualLoop()  # it has what the product asks of a loop
     trace = Trace(loop.time, in_detail=in_detail)
     with repeatable(settings.seed, trace.note if in_detail else None), in_force(settings.limits), silent_destructors():
         outcome = _run(Simulation(settings, loop, trace), loop)

@@ -87,7 +87,7 @@ class SparkCluster:
             return False
         except json.JSONDecodeError:  # the master opens its port before it serves this path: a page comes until then
             return False
-        return sum(worker["state"] == "ALIVE" for worker in state["workers"]) == self._workers
+        return [worker["state"] for worker in state["workers"]].count("ALIVE") == self._workers
 
     def _end(self) -> None:
         for process in reversed(self._processes):

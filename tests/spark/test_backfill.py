@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,7 +72,7 @@ class Place:
                 for number in range(first, first + count):
                     writer.write(f"{number}".encode(), f"k{number % 20}")
 
-    def tail(self) -> dict[int, int]:
+    def tail(self) -> Mapping[int, int]:
         with StreamClient(self.controller) as client:
             return client.tail_cut(self.scope, "t")
 
@@ -291,7 +291,7 @@ def test_json_lines(spark: SparkSession, place: Place) -> None:
         ({"event": "lag(value) OVER (ORDER BY value)"}, "(?i)window"),
     ],
 )
-def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[str, str], complaint: str) -> None:
+def test_a_slip_costs_no_job_id(spark: SparkSession, place: Place, wrong: dict[str, Any], complaint: str) -> None:
     """A job that cannot work is not recorded, so a corrected one can begin under the same id."""
     (place.folder / "a.txt").write_text("one\n")
     job = LoadJob(str(place.folder / "a.txt"), "text", f"{place.scope}/t")

@@ -26,6 +26,7 @@ from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.spark.spark_child import ChildFailed, SparkChild
 from tests.support.eventually import eventually_blocking
+from tests.support.processes import state_of
 
 REPOSITORY = Path(__file__).parents[2]
 helper_end_max_s = 20.0
@@ -116,14 +117,15 @@ def events_of(spark: SparkSession, table: str) -> list[str]:
 def metrics_of(spark: SparkSession, reported: str | None, consumed: str | None) -> dict[str, str]:
     """``SourceMetrics.of``, which only the package's own classes may call."""
     # PySpark gives no public way to a class of the JVM.
-    jvm = spark._jvm  # type: ignore[attr-defined]
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    types = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 2)
+    types = gateway.new_array(jvm.java.lang.Class, 2)
     types[0] = jvm.java.lang.Class.forName("java.lang.String")
     types[1] = jvm.java.lang.Class.forName("java.util.Optional")
     method = loader.loadClass("pravegaspark.SourceMetrics").getDeclaredMethod("of", types)
     method.setAccessible(True)
-    given = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 2)
+    given = gateway.new_array(jvm.java.lang.Object, 2)
     given[0], given[1] = reported, jvm.java.util.Optional.ofNullable(consumed)
     return dict(method.invoke(None, given))
 
@@ -147,7 +149,7 @@ def counts_by_filters(spark: SparkSession, table: str) -> dict[str, int]:
         frame = spark.read.option("pushFilters", "true").table(table)
         one, other = frame.where("segment_id = 0"), frame.where("segment_id = 1")
         # PySpark gives no public way to a plan.
-        plan = one._jdf.queryExecution().executedPlan().toString()  # type: ignore[attr-defined]
+        plan = one._jdf.queryExecution().executedPlan().toString()
         assert "Filter (" not in plan
         return {"one": one.count(), "all": frame.count(), "other": other.count(), "both": one.union(other).count()}
 
@@ -400,7 +402,7 @@ def test_helper_ends_with_its_session(jar: Path, services: StandaloneProcess, tm
             (started,) = helpers(services.controller_uri) - before
             # Killed, it is missed at the next call only, which starts another one, however soon after its end it comes.
             os.kill(started, 9)
-            eventually_blocking(lambda entry=Path(f"/proc/{started}"): not entry.exists(), "its end", helper_end_max_s)
+            wait_gone(started)
         short.run(sql, "SHOW NAMESPACES IN streams")
         (again,) = helpers(services.controller_uri) - before
     wait_gone(again)
@@ -420,10 +422,7 @@ def helpers(controller: str) -> set[int]:
 
 
 def wait_gone(pid: int) -> None:
-    def is_gone() -> bool:
-        return not (Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/cmdline").read_bytes())
-
-    eventually_blocking(is_gone, f"the end of the helper {pid}", helper_end_max_s)
+    eventually_blocking(lambda: state_of(pid) in ("", "Z"), f"the end of the helper {pid}", helper_end_max_s)
 
 
 def test_python_without_the_package(jar: Path, tmp_path: Path) -> None:

@@ -177,6 +177,6 @@ def test_in_sql(streams: Streams) -> None:
         f"scope '{streams.scope}', stream 't', format 'record')"
     )
     try:
-        assert streams.spark.sql("SELECT count(*), count(value), count(key) FROM records").collect() == [Row(3, 2, 2)]
+        assert streams.spark.sql("SELECT count(*), count(value), count(key) FROM records").collect() == [(3, 2, 2)]
     finally:
         streams.spark.catalog.dropTempView("records")

@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -171,11 +172,12 @@ def test_one_batch_over_five_scalings(streams: Streams) -> None:
             made = streams.gateway.scale_stream(streams.scope, "t", current, list(itertools.pairwise(borders)))
             current = [item.segment_id for item in made]
     counts = []
-    for name, options in [
-        ("none", {"order": "none"}),
-        ("limited", {"order": "none", "max_events_per_trigger": 50}),
-        ("key", {}),
-    ]:
+    ways: dict[str, dict[str, Any]] = {
+        "none": {"order": "none"},
+        "limited": {"order": "none", "max_events_per_trigger": 50},
+        "key": {},
+    }
+    for name, options in ways.items():
         query = finish(streams.collect(streams.stream("t", **options).load(), name, **AVAILABLE_NOW))
         assert sorted(int(event) for event in streams.collected(name)) == list(range(120))
         counts.append(sum(progress["numInputRows"] > 0 for progress in query.recentProgress))

@@ -235,9 +235,15 @@ def _combined(token: str, one: Value, other: Value) -> Value:
         return {labels: value for labels, value in _vector(one).items() if labels in _vector(other)}
     if isinstance(one, float) and isinstance(other, float):
         raise ValueError(f"{one} {token} {other}: two numbers")
-    names = one if isinstance(other, float) else other if isinstance(one, float) else one.keys() & other.keys()
+    names: Iterable[Labels]
+    if isinstance(one, float):
+        names = _vector(other)
+    elif isinstance(other, float):
+        names = one
+    else:
+        names = one.keys() & other.keys()
     result: Vector = {}
-    for labels in _vector(dict.fromkeys(names, 0.0)):
+    for labels in names:
         left, right = (side if isinstance(side, float) else side[labels] for side in (one, other))
         if token in _ARITHMETIC:
             result[labels] = _ARITHMETIC[token](left, right)
@@ -256,7 +262,7 @@ def _matched(token: str, one: Vector, other: Vector, on: Collection[str]) -> Vec
     if len(sides) < len(other):
         raise ValueError(f"several series of the right side of {token} have the same {', '.join(on)}")
     beside = {labels: sides[_only(labels, on)] for labels in one if _only(labels, on) in sides}
-    return _combined(token, one, beside)
+    return _vector(_combined(token, one, beside))
 
 
 def _grown(series: Series, function: str) -> float:

@@ -90,7 +90,8 @@ def group_configuration(**fields: Any) -> pb.ReaderGroupConfiguration:
 
 def bad_configurations() -> Iterator[tuple[str, dict[str, Any], grpc.StatusCode | str]]:
     """What is wrong, the fields of a configuration, and the answer."""
-    policy, retention = pb.ScalingPolicy, pb.RetentionPolicy
+    policy: Any = pb.ScalingPolicy
+    retention: Any = pb.RetentionPolicy
     yield "no segments", {"scaling": policy(minNumSegments=0)}, "FAILURE"
     yield "negative segments", {"scaling": policy(minNumSegments=-1)}, "FAILURE"
     yield "too many segments", {"scaling": policy(minNumSegments=4_501)}, INVALID
@@ -99,10 +100,10 @@ def bad_configurations() -> Iterator[tuple[str, dict[str, Any], grpc.StatusCode 
     yield "no rate", {"scaling": policy(scaleType=1, scaleFactor=2, minNumSegments=1)}, INVALID
     yield "no factor", {"scaling": policy(scaleType=2, targetRate=1, minNumSegments=1)}, INVALID
     yield "negative factor", {"scaling": policy(scaleType=2, targetRate=1, scaleFactor=-2, minNumSegments=1)}, INVALID
-    yield "a scale type that is none", {"scaling": policy(scaleType=9, minNumSegments=1)}, INVALID  # type: ignore[arg-type]
+    yield "a scale type that is none", {"scaling": policy(scaleType=9, minNumSegments=1)}, INVALID
     yield "negative retention", {"retentionPolicy": retention(retentionType=1, retentionParam=-1)}, INVALID
     yield "negative maximum", {"retentionPolicy": retention(retentionType=2, retentionMax=-1)}, INVALID
-    yield "a retention type that is none", {"retentionPolicy": retention(retentionType=9)}, INVALID  # type: ignore[arg-type]
+    yield "a retention type that is none", {"retentionPolicy": retention(retentionType=9)}, INVALID
     yield "too many tags", {"tags": pb.Tags(tag=[str(number) for number in range(128)])}, INVALID
     yield "a long tag", {"tags": pb.Tags(tag=[LONG])}, INVALID
     yield "negative rollover", {"rolloverSizeBytes": -1}, INVALID
@@ -276,10 +277,10 @@ def about_transactions() -> Iterator[BadRequest]:
     yield BadRequest("createTransaction", "sealed", sealed, INTERNAL)
     for case, high, low in (("unknown", 5, 5), ("negative", -1, -1), ("least", INT64_MIN, INT64_MIN), ("none", 0, 0)):
         identifier = pb.TxnId(highBits=high, lowBits=low)
-        request = pb.TxnRequest(streamInfo=stream, txnId=identifier)
-        yield BadRequest("commitTransaction", f"id {case}", request, "FAILURE")
-        yield BadRequest("abortTransaction", f"id {case}", request, "FAILURE")
-        yield BadRequest("checkTransactionState", f"id {case}", request, "UNKNOWN")
+        transaction = pb.TxnRequest(streamInfo=stream, txnId=identifier)
+        yield BadRequest("commitTransaction", f"id {case}", transaction, "FAILURE")
+        yield BadRequest("abortTransaction", f"id {case}", transaction, "FAILURE")
+        yield BadRequest("checkTransactionState", f"id {case}", transaction, "UNKNOWN")
         for lease in (INT64_MIN, INT64_MAX):
             ping = pb.PingTxnRequest(streamInfo=stream, txnId=identifier, lease=lease)
             yield BadRequest("pingTransaction", f"id {case} lease {lease}", ping, "UNKNOWN")
@@ -302,7 +303,7 @@ def about_groups() -> Iterator[BadRequest]:
         )
     cuts = [pb.StreamCut(streamInfo=stream_info("stream"), cut=dict.fromkeys(range(150_000), INT64_MAX))]
     unnamed = [pb.StreamCut(streamInfo=stream_info(""))]
-    for case, fields in {
+    wrong: dict[str, dict[str, Any]] = {
         "no id": {"readerGroupId": ""},
         "a bad id": {"readerGroupId": "x" * 36},
         "no checkpoints": {"maxOutstandingCheckpointRequest": 0},
@@ -312,7 +313,8 @@ def about_groups() -> Iterator[BadRequest]:
         "no streams": {"startingStreamCuts": []},
         "no stream's name": {"startingStreamCuts": unnamed},
         "cuts that no record holds": {"startingStreamCuts": cuts},
-    }.items():
+    }
+    for case, fields in wrong.items():
         yield BadRequest("createReaderGroup", case, group_configuration(**fields), INVALID)
         changed = group_configuration(**{"readerGroupName": "group", **fields})
         yield BadRequest("updateReaderGroup", case, changed, INVALID)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.security_cluster import AuthenticatingStandalone
 
 @contextmanager
 def running_cluster(
-    folder: Path, *, as_is: str = "", environment: Mapping[str, str] = MappingProxyType({}), **options: object
+    folder: Path, *, as_is: str = "", environment: Mapping[str, str] = MappingProxyType({}), **options: Any
 ) -> Iterator[StandaloneProcess]:
     """``options`` as of ``StandaloneProcess``; on a failure inside, the logs' last lines are in the report.
 
@@ -33,7 +34,7 @@ def running_cluster(
         # By name, as the PyPI client knows no certificates of addresses.
         options = {"tls": True, "host": "localhost", **options}
     standalone = AuthenticatingStandalone if "auth" in kind else StandaloneProcess
-    cluster = standalone(folder, **options)  # type: ignore[arg-type]
+    cluster = standalone(folder, **options)
     try:
         cluster.start({**environment})
         with clients_environment(kind):

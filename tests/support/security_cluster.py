@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.password_file import HashedPassword, User, write_users
@@ -19,7 +19,7 @@ OPERATOR: Final = "operator"
 
 @contextmanager
 def authenticating_cluster(
-    folder: Path, users: Mapping[str, str], environment: Mapping[str, str] = MappingProxyType({}), **options: object
+    folder: Path, users: Mapping[str, str], environment: Mapping[str, str] = MappingProxyType({}), **options: Any
 ) -> Iterator[StandaloneProcess]:
     """``users``: their access entries by name. ``environment``: further settings. ``options``: of the process."""
     hashed = _write_users(folder / "users", users)

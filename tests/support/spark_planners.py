@@ -44,7 +44,7 @@ class Probe(DataSource):
         raise SystemExit
 
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 def _text(value: str) -> bytes:
@@ -75,7 +75,7 @@ class StartedPlanner:
         self.pid = self._int()
         self.file.write(_text(f"{sys.version_info[0]}.{sys.version_info[1]}"))
         self.file.write(_text(str(spark_files)) + struct.pack(">i", 0))
-        source = cloudpickle.dumps(Probe(program))
+        source = cloudpickle.dumps(Probe(program))  # type: ignore[no-untyped-call]
         self.file.write(struct.pack(">i", len(source)) + source)
         self.file.write(_text(json.dumps({"type": "struct", "fields": []})) + struct.pack(">i", 1000))
         self.file.flush()

@@ -21,13 +21,13 @@ from controller_service.store.history_floor import epochs_before_head_max
 from controller_service.store.members import (
     KeyValueTableRecord,
     ReaderGroupConfig,
-    ReaderGroupRetention,
     ScopeMemberState,
 )
 from controller_service.store.records import RETENTION_SET, SUBSCRIBERS, StreamState, SubscribersRecord
 from controller_service.transactions.lifecycle import CreatedTransaction
 from pravega_common.errors import ScopeNotEmpty, ScopeNotFound, StreamNotFound
 from pravega_common.model.auto_scale_event import AutoScaleEvent, ScaleDirection
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.scope_quota import ScopeQuota
@@ -148,8 +148,8 @@ async def is_active(scene: Scene) -> None:
     assert await scene.state(T) is StreamState.ACTIVE
 
 
-async def update(scene: Scene, one: Instance) -> object:
-    return await one.update.update(scene.world.new_id(), S, T, THREE)
+async def update(scene: Scene, one: Instance) -> None:
+    await one.update.update(scene.world.new_id(), S, T, THREE)
 
 
 async def is_updated(scene: Scene) -> None:
@@ -211,9 +211,9 @@ async def is_merged(scene: Scene) -> None:
     assert (epoch.epoch, len(epoch.segments), await context.state()) == (2, 2, StreamState.ACTIVE)
 
 
-async def truncate(scene: Scene, one: Instance) -> object:
+async def truncate(scene: Scene, one: Instance) -> None:
     current = await (await one.streams.open(S, T)).current_epoch()
-    return await one.truncate.truncate(scene.world.new_id(), S, T, dict.fromkeys(current.segment_ids, 0))
+    await one.truncate.truncate(scene.world.new_id(), S, T, dict.fromkeys(current.segment_ids, 0))
 
 
 async def is_truncated(scene: Scene) -> None:
@@ -229,8 +229,8 @@ async def a_stream_with_transactions(scene: Scene) -> None:
         await scene.begin(T, label)
 
 
-async def seal(scene: Scene, one: Instance) -> object:
-    return await one.seal.seal(scene.world.new_id(), S, T)
+async def seal(scene: Scene, one: Instance) -> None:
+    await one.seal.seal(scene.world.new_id(), S, T)
 
 
 async def is_sealed(scene: Scene) -> None:
@@ -383,8 +383,8 @@ async def a_full_scope(scene: Scene) -> None:
     await scene.begin(T, "a")
 
 
-async def delete_scope(scene: Scene, one: Instance) -> object:
-    return await one.delete_scope.delete(S)
+async def delete_scope(scene: Scene, one: Instance) -> None:
+    await one.delete_scope.delete(S)
 
 
 async def has_no_scope(scene: Scene) -> None:
@@ -410,7 +410,7 @@ async def delete_filling_scope(scene: Scene, one: Instance) -> object:
         one.delete_scope._require_empty = looked  # type: ignore[method-assign]
         await scene.world.streams.add_entry(S, T, ())
 
-    one.delete_scope._require_empty = look_and_add  # type: ignore[method-assign, assignment]
+    one.delete_scope._require_empty = look_and_add  # type: ignore[method-assign]
     try:
         await one.delete_scope.delete_if_empty(scene.world.new_id(), S)
     except ScopeNotEmpty:
@@ -451,8 +451,8 @@ async def limited_bytes(scene: Scene) -> None:
     await scene.run(scene.second.quota.set(S, ScopeQuota(bytes_out=100_000)))
 
 
-async def set_quota(scene: Scene, one: Instance) -> object:
-    return await one.quota.set(S, ScopeQuota(2, 4, bytes_in=100_000))
+async def set_quota(scene: Scene, one: Instance) -> None:
+    await one.quota.set(S, ScopeQuota(2, 4, bytes_in=100_000))
 
 
 async def byte_limits(scene: Scene) -> Mapping[str, ByteLimits]:

@@ -47,6 +47,7 @@ def sleeps(path: Path) -> Iterator[int]:
             and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep")
             and node.args
             and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, int | float)
             and node.args[0].value > 0
         ):
             yield node.lineno

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pravega_spark.standalone.process import StandaloneProcess
 from tests.support.eventually import eventually_blocking
@@ -27,7 +27,7 @@ flush_age_ms: Final = 200
 restart_time_max_s: Final = 90.0
 redis_time_max_s: Final = 5.0
 page_time_max_s: Final = 5.0
-KINDS: Final[Mapping[str, Mapping[str, object]]] = {
+KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "one": {},
     "three": {"redis_servers": 3},
     "tls": {"tls": True},

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import random
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -96,7 +97,8 @@ class FrameMaker:
         self._event_number = 0
 
     def batch(self) -> Batch:
-        chooser, frames, keep_alives = self._chooser, [], 0
+        chooser, keep_alives = self._chooser, 0
+        frames: list[bytes] = []
         writers = [self._set_up(frames) for _ in range(chooser.choice((0, 1, 2)))]
         for _ in range(chooser.randrange(1, frames_per_batch_max)):
             for frame in self._next(writers):
@@ -186,7 +188,7 @@ class FrameMaker:
 
     def _value(self, kind: str) -> Any:
         values, chooser = self._values, self._chooser
-        makers = {
+        makers: Mapping[str, Callable[[], Any]] = {
             "i8": lambda: values.integer(8),
             "bool": lambda: chooser.random() < 0.5,
             "i32": lambda: values.integer(32),

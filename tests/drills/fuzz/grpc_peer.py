@@ -7,7 +7,7 @@ import base64
 import functools
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import grpc
@@ -26,6 +26,7 @@ from pravega_common.proto import (
 from tests.drills.fuzz.values import Target, Values
 from tests.drills.fuzz.wire_peer import PeerCounts
 from tests.support.bad_requests import BAD_REQUESTS
+from tests.support.grpc_requests import raw_call
 from tests.support.recordings import TRANSCRIPTS
 
 calls_together: Final = 12
@@ -96,7 +97,8 @@ class CallMaker:
 
     def _aim(self, message: Message, depth: int = 0) -> None:
         """Name streams and scopes of this cluster wherever the message names any."""
-        for field in message.DESCRIPTOR.fields:
+        fields: Iterable[Any] = message.DESCRIPTOR.fields
+        for field in fields:
             if field.is_repeated or depth > nesting_max:
                 continue
             if field.type == FieldDescriptor.TYPE_MESSAGE:
@@ -108,7 +110,7 @@ class CallMaker:
                 setattr(message, field.name, self._chooser.choice(_COUNTS[:5]))
 
     def _mutate(self, message: Message, depth: int = 0) -> None:
-        fields = message.DESCRIPTOR.fields
+        fields: Sequence[Any] = message.DESCRIPTOR.fields
         if not fields:
             return
         field = self._chooser.choice(fields)
@@ -120,7 +122,7 @@ class CallMaker:
         else:
             self._set(message, field)
 
-    def _mutate_inner(self, message: Message, field: FieldDescriptor, depth: int) -> None:
+    def _mutate_inner(self, message: Message, field: Any, depth: int) -> None:
         chooser, inner = self._chooser, getattr(message, field.name)
         if field.message_type.GetOptions().map_entry:
             key, value = field.message_type.fields
@@ -137,10 +139,10 @@ class CallMaker:
         elif depth < nesting_max:
             self._mutate(inner, depth + 1)
 
-    def _set(self, message: Message, field: FieldDescriptor) -> None:
+    def _set(self, message: Message, field: Any) -> None:
         setattr(message, field.name, self._value(field))
 
-    def _value(self, field: FieldDescriptor) -> Any:
+    def _value(self, field: Any) -> Any:
         values, chooser, kind = self._values, self._chooser, field.cpp_type
         if field.name in _COUNT_FIELDS:
             return chooser.choice(_COUNTS)
@@ -206,7 +208,7 @@ class GrpcPeer:
         for _ in left:
             path, data = self._maker.call()
             try:
-                await channel.unary_unary(path)(data, timeout=call_time_max_s, metadata=self._metadata())
+                await raw_call(channel, path)(data, timeout=call_time_max_s, metadata=self._metadata())
                 answer = "OK"
             except grpc.aio.AioRpcError as error:
                 answer = error.code().name

@@ -82,7 +82,7 @@ def target(uri: str, user: str | None) -> Target:
 
 def _segments_of_own(uri: str) -> dict[str, tuple[str, ...]]:
     """The segments of the peers' streams: a stream that is made again begins with other numbers."""
-    found = {stream: (f"{OWN}/{stream}/0.#epoch.0",) for stream in OWN_STREAMS}
+    found: dict[str, tuple[str, ...]] = {stream: (f"{OWN}/{stream}/0.#epoch.0",) for stream in OWN_STREAMS}
     with client_of(ADMIN, uri) as client:
         for stream in OWN_STREAMS:
             with contextlib.suppress(PravegaError):

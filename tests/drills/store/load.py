@@ -194,4 +194,4 @@ class Load:
             for event in read_events(client, SCOPE, STREAM):
                 contents[event.segment_id].append(event.data)
         seen: list[Contents] = [reader.seen for reader in self.readers]
-        return audit(contents, [writer.promises for writer in (*self.writers, self.transactions)], seen)
+        return audit(contents, [*(writer.promises for writer in self.writers), self.transactions.promises], seen)

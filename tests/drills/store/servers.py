@@ -60,8 +60,8 @@ class RecordedRedis(RedisServer):
         self.kill()
         synced: dict[Path, int] = {}
         for line in self._record.read_text().splitlines():
-            size, _, path = line.partition(" ")
-            synced[Path(path)] = int(size)
+            synced_bytes, _, name = line.partition(" ")
+            synced[Path(name)] = int(synced_bytes)
         lost = 0
         for path, size in synced.items():
             if path.exists() and ".aof" in path.name and path.stat().st_size > size:

@@ -39,7 +39,7 @@ class OneByOne:
         self: Any, merges: Sequence[tuple[str, Sequence[str]]]
     ) -> list[list[int] | SegmentNotFound | SegmentSealed]:
         calls = (self.merge_batch(target, sources) for target, sources in merges)
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        outcomes: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
         _without_errors([one for one in outcomes if not isinstance(one, SegmentNotFound | SegmentSealed)])
         return outcomes
 

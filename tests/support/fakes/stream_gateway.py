@@ -61,6 +61,7 @@ from pravega_spark.ledger.batch import BatchCommit, BatchRegistration
 from pravega_spark.rows.arrays import Int64s
 from pravega_streams import errors
 from pravega_streams.batch.range_reader import request_bytes_max
+from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.event.block_writer import Piece
 from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
 
@@ -86,8 +87,9 @@ CREATE TABLE sets (sink TEXT, batch INT, record TEXT, PRIMARY KEY (sink, batch))
 address_scheme: Final = "directory"
 
 
-def open_address(address: str) -> FakeGateway:
+def open_address(address: str | ControllerAddress) -> FakeGateway:
     """The fake over the directory of an address ``directory:///some/path``."""
+    assert isinstance(address, str)
     return FakeGateway(address.removeprefix(f"{address_scheme}://"))
 
 

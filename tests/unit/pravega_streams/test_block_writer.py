@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -290,6 +291,7 @@ def test_what_an_interrupt_kept_from_being_sent_is_sent(
 
     def interrupted(self: WireSocket, parts: list[Any], has_moved: HasMoved) -> None:
         if left and left.pop():
+            assert isinstance(self._socket, socket.socket)
             self._socket.sendall(b"".join(parts)[:sent_bytes])
             raise KeyboardInterrupt
         send_all(self, parts, has_moved)
@@ -360,7 +362,8 @@ def test_a_refused_set_up_that_may_pass_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With a new token; at first, and when the writer attaches again after a lost connection."""
-    refusals, forgotten = 0 if lost else 3, []
+    refusals = 0 if lost else 3
+    forgotten: list[str] = []
     monkeypatch.setattr(store, "forget", forgotten.append)
 
     def before(command: c.Command) -> str | c.Command | None:
@@ -406,8 +409,9 @@ def test_a_set_up_that_is_not_permitted_is_an_error_at_once(store: FakeStore, wr
 
     def refuse(command: c.Command) -> c.Command | None:
         asked.append(command)
-        is_set_up = isinstance(command, c.SetupAppend)
-        return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_CHECK_FAILED) if is_set_up else None
+        if not isinstance(command, c.SetupAppend):
+            return None
+        return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_CHECK_FAILED)
 
     store.before = refuse
     writer = open_writer(writers)
@@ -745,7 +749,7 @@ def test_a_store_that_lost_the_segment_and_does_not_know_it(store: FakeStore) ->
     writer = open_writer(writers)
     writer.write(piece(1), 1)
     writer.flush()
-    assert (former.connection_count, store.segments[SEGMENT].data) == (1, piece(1))
+    assert former.connection_count == 1 and store.segments[SEGMENT].data == piece(1)
     writers.close()
     former.close()
 

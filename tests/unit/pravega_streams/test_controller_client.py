@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any, cast
@@ -210,7 +210,7 @@ def test_times_sizes_and_places_that_no_call_can_carry_name_the_number_and_the_l
     client: ControllerClient, number: Any, said: str
 ) -> None:
     made, groups = uuid.uuid4(), ReaderGroupClient(client.transport)
-    for name, call in {
+    calls: dict[str, Callable[[], object]] = {
         "the bytes to retain": lambda: client.create_stream("s", "t", _retaining(RetentionPolicy.by_size(number))),
         "the most milliseconds": lambda: client.update_stream("s", "t", _retaining(RetentionPolicy.by_time(1, number))),
         "rollover size": lambda: client.create_stream("s", "t", StreamConfiguration(rollover_size_bytes=number)),
@@ -227,7 +227,8 @@ def test_times_sizes_and_places_that_no_call_can_carry_name_the_number_and_the_l
         "offset in segment 1": lambda: client.segments_between("s", "t", {1: number}, {}),
         "offset in segment 2": lambda: client.segments_between("s", "t", {}, {2: number}),
         "a cut's segment": lambda: client.is_cut_valid("s", "t", {number: 0}),
-    }.items():
+    }
+    for name, call in calls.items():
         with pytest.raises(InvalidArgument, match=f"{name}.*{said}"):
             call()
 
@@ -427,8 +428,14 @@ def test_an_answer_counts_more_than_a_controller_that_is_away() -> None:
 
 class Failure(grpc.RpcError):
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        self.code = lambda: code
-        self.details = lambda: details
+        self._code = code
+        self._details = details
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 
 from pravega_common.errors import InvalidArgument, SegmentNotFound, SegmentTruncated, UnsupportedOperation
-from pravega_common.event_index import IndexRecord, encode_records, page_records
+from pravega_common.event_index import (
+    CREATION_TIME_ATTRIBUTE,
+    EXPECTED_EVENT_SIZE_ATTRIBUTE,
+    IndexRecord,
+    encode_records,
+    page_records,
+)
 from pravega_common.wire import commands as c
 from pravega_streams.connection.endpoints import Endpoint
-from pravega_streams.segment import event_index, index_pages
+from pravega_streams.segment import index_pages
 from pravega_streams.segment.event_index import Boundary, EventCount, EventIndex, ReadTarget, time_unknown
 from pravega_streams.segment.segment_client import SegmentClient
 from segment_service.contracts.attributes import EVENT_COUNT, AttributeUpdate, AttributeUpdateType
@@ -111,7 +117,7 @@ async def test_events(segments: InMemorySegmentStore, endpoint: Endpoint) -> Non
 
 async def test_times(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await filled(segments, THREE, 400)
-    raw(segments, SEGMENT).attributes[event_index.CREATION_TIME_ATTRIBUTE] = 500
+    raw(segments, SEGMENT).attributes[CREATION_TIME_ATTRIBUTE] = 500
 
     def use(index: EventIndex) -> None:
         first_sure = {500: 0, 501: 100, 1_000: 100, 1_001: 300, 2_000: 300, 2_001: 310, 3_000: 310, 3_001: 400}
@@ -281,6 +287,6 @@ async def test_stores_without_an_index_say_so(segments: InMemorySegmentStore, en
 
 async def test_records_of_another_size_are_not_understood(segments: InMemorySegmentStore, endpoint: Endpoint) -> None:
     await segments.create_segment(SEGMENT)
-    raw(segments, INDEX).attributes[index_pages.EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32
+    raw(segments, INDEX).attributes[EXPECTED_EVENT_SIZE_ATTRIBUTE] = 32
     with pytest.raises(UnsupportedOperation, match="32 bytes"):
         await asked(endpoint, lambda index: index)

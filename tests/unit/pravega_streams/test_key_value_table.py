@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -57,7 +58,12 @@ class NoRequests:
 def test_a_put_of_none_removes_nothing_and_says_so() -> None:
     table = KeyValueTable(cast(SegmentClient, NoRequests()), ["s/kv_kvtable/0.#epoch.0"], KeyValueTableSettings(1, 3))
     key, none = CompositeKey(b"tea"), cast(bytes, None)
-    for call in (lambda: table.put(key, none), lambda: table.insert(key, none), lambda: table.replace(key, none, 4)):
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: table.put(key, none),
+        lambda: table.insert(key, none),
+        lambda: table.replace(key, none, 4),
+    )
+    for call in calls:
         with pytest.raises(InvalidArgument, match="a value of None; remove"):
             call()
 

@@ -10,8 +10,9 @@ import pytest
 from pravega_common.errors import PravegaError, SegmentExists, SegmentNotFound, Unavailable, UnknownOutcome
 from pravega_common.wire import commands as c
 from pravega_common.wire.versions import BATCHES, SEGMENT_LENGTHS, batch_requests_max
+from pravega_streams.connection.batches import SegmentCall
 from pravega_streams.connection.endpoints import Endpoint, WithoutTokens
-from pravega_streams.segment.raw_client import RawClient, SegmentCall, calls_together_max
+from pravega_streams.segment.raw_client import RawClient, calls_together_max
 from segment_service.host.listener import WireServer
 from tests.support.eventually import eventually
 from tests.support.fakes.segment_store import InMemorySegmentStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -167,6 +168,10 @@ async def test_requests_carry_the_token_of_their_segment(segments: InMemorySegme
     await server.stop()
 
 
+def is_lost(connection: WireConnection) -> bool:
+    return not connection.is_open
+
+
 async def test_a_pool_keeps_no_lost_connections(endpoint: Endpoint) -> None:
     """A store that comes back may have another address each time."""
     pool, store = ConnectionPool(), InMemorySegmentStore()
@@ -175,7 +180,7 @@ async def test_a_pool_keeps_no_lost_connections(endpoint: Endpoint) -> None:
         await gone.start()
         lost = await pool.get(Endpoint("127.0.0.1", gone.port))
         await gone.stop()
-        await eventually(lambda one=lost: not one.is_open, "the loss")
+        await eventually(partial(is_lost, lost), "the loss")
     here = await pool.get(endpoint)
     assert await pool.get(endpoint) is here
     assert list(pool._connections) == [endpoint]  # private, as what is kept shows nowhere else

@@ -12,6 +12,7 @@ from pravega_common.errors import ContainerNotHosted, DataCorruption, UnknownOut
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
+from pravega_common.wire.codec import decode_frame
 from pravega_common.wire.versions import BATCHES
 from pravega_streams.connection import batches, silence
 from pravega_streams.connection.endpoints import Endpoint
@@ -142,7 +143,7 @@ def test_answers_that_did_not_change_are_not_decoded_again(
 ) -> None:
     """The store is asked each time; a reply with a refusal in it is always decoded."""
     decoded = 0
-    decode = batches.decode_frame
+    decode = decode_frame
 
     def counting(frame: c.ByteView) -> c.Command:
         nonlocal decoded

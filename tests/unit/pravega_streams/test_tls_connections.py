@@ -18,9 +18,10 @@ from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.tls import ServerTls
 from pravega_common.services.tls_door import handshakes_per_host_max
 from pravega_common.wire import commands as c
-from pravega_streams.connection.asynchronous import MakeCommand, WireConnection
+from pravega_streams.connection.asynchronous import WireConnection
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.requests import MakeCommand
 from pravega_streams.connection.tls_socket import TlsSocket, record_bytes
 from segment_service.host.listener import WireServer
 from tests.support.certificates import Authority, CertificateFiles

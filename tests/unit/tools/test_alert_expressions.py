@@ -109,7 +109,7 @@ def test_many_small_appends_near_their_limit_are_told_as_bytes_are() -> None:
 
 
 def expression_of(alert: str) -> str:
-    return next(rule["expr"] for rule in alerts() if rule["alert"] == alert)
+    return next(str(rule["expr"]) for rule in alerts() if rule["alert"] == alert)
 
 
 def test_a_container_that_fails_again_and_again_is_told_also_while_it_is_well() -> None:

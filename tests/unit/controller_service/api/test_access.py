@@ -38,6 +38,7 @@ from pravega_streams.controller import transport
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.credentials import BasicCredentials
 from tests.support.controller_in_memory import ControllerParts
+from tests.support.grpc_requests import request_of
 from tests.support.security import tokens_of
 
 SERVICES = [
@@ -127,7 +128,7 @@ def test_every_call_says_what_it_needs() -> None:
 
 async def test_no_call_is_served_without_credentials(closed: Closed) -> None:
     for service, method in CALLS:
-        request = method.input_type._concrete_class()
+        request = request_of(method)
         assert (await closed.call(None, service, method, request))[0] is UNKNOWN, method.name
 
 
@@ -135,7 +136,7 @@ async def test_who_has_no_permission_is_refused_every_call_about_something(close
     for service, method in CALLS:
         if method.name in ("getControllerServerList", "listScopes"):
             continue
-        request = method.input_type._concrete_class()
+        request = request_of(method)
         if method.name == "getDelegationToken":
             request.scope = "s"
         if "sink" in request.DESCRIPTOR.fields_by_name:
@@ -260,7 +261,7 @@ async def test_only_administrators_decide_about_blocked_streams(closed: Closed) 
     service = SERVICES[-1]
     for name in ("GiveUpTransaction", "AcceptLoss"):
         method = service.methods_by_name[name]
-        request = method.input_type._concrete_class(scope="s", stream="t")
+        request = request_of(method, scope="s", stream="t")
         assert (await closed.call("writer", service, method, request))[0] is DENIED
         assert (await closed.call("admin", service, method, request))[0] is not DENIED
 
@@ -271,10 +272,10 @@ async def test_only_administrators_list_and_forget_sinks_and_ask_without_the_sec
 
     async def call(user: str, name: str, sink: transaction_sets_pb2.Sink | None) -> grpc.StatusCode:
         method = service.methods_by_name[name]
-        given = {} if sink is None else {"sink": sink}
+        given: dict[str, Any] = {} if sink is None else {"sink": sink}
         if name == "CommitTransactionSet":
             given["run_id"] = user
-        return (await closed.call(user, service, method, method.input_type._concrete_class(**given)))[0]
+        return (await closed.call(user, service, method, request_of(method, **given)))[0]
 
     assert await call("writer", "CommitTransactionSet", own) is OK
     bare = transaction_sets_pb2.Sink(query_id="q", destination="s/t")
@@ -303,7 +304,7 @@ async def test_only_administrators_set_quotas(closed: Closed) -> None:
 
     async def call(user: str, name: str, **given: Any) -> tuple[grpc.StatusCode, Any]:
         method = service.methods_by_name[name]
-        return await closed.call(user, service, method, method.input_type._concrete_class(scope="s", **given))
+        return await closed.call(user, service, method, request_of(method, scope="s", **given))
 
     assert (await call("writer", "SetScopeQuota", limits=limits(streams=5)))[0] is DENIED
     assert (await closed.get("writer", "/v1/scopes/s/quota", "PUT", json={}))[0] == 403

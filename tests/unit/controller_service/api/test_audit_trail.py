@@ -14,6 +14,7 @@ from controller_service.api.grpc.audit_trail import AUDITED, subject_of
 from controller_service.api.grpc.method_access import METHODS
 from pravega_common.proto import commit_operations_pb2 as operations
 from pravega_common.proto import controller_pb2 as pb
+from tests.support.grpc_requests import request_of
 from tests.unit.controller_service.api.test_access import CALLS, SERVICES, Closed, closed
 
 __all__ = ["closed"]
@@ -75,7 +76,7 @@ async def test_rest_requests_that_change_something_are_recorded(closed: Closed, 
 async def test_reads_and_the_work_of_writers_are_not_recorded(closed: Closed, records: Records) -> None:
     for service, method in CALLS:
         if method.name not in AUDITED:
-            await closed.call("nothing", service, method, method.input_type._concrete_class())
+            await closed.call("nothing", service, method, request_of(method))
     assert records() == []
 
 
@@ -84,7 +85,7 @@ def test_every_audited_call_exists_and_has_a_subject() -> None:
     assert names >= AUDITED
     for _, method in CALLS:
         if method.name in AUDITED:
-            assert subject_of(_filled(method.input_type._concrete_class())).startswith("s"), method.name
+            assert subject_of(_filled(request_of(method))).startswith("s"), method.name
 
 
 def _filled(request: Any) -> Any:

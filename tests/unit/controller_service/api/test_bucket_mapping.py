@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from controller_service.buckets.spread import bucket_count
@@ -14,7 +16,8 @@ from tests.support.controller_in_memory import ControllerParts
 async def mapping(controller: Controller, service: int) -> dict[str, list[int]]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{controller.grpc.port}") as channel:
         request = pb.ControllerToBucketMappingRequest(serviceType=service)  # type: ignore[arg-type]
-        answer = await ControllerServiceStub(channel).getControllerToBucketMapping(request)
+        stub: Any = ControllerServiceStub(channel)
+        answer = await stub.getControllerToBucketMapping(request)
     return {controller_id: list(buckets.id) for controller_id, buckets in answer.mapping.items()}
 
 

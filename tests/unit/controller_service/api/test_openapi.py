@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import aiohttp
@@ -122,7 +122,7 @@ def test_bodies_have_the_names_of_the_api(api: dict[str, Any]) -> None:
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-def operation_for(operations: Any, method: str, path: str) -> RestOperation:
+def operation_for(operations: Iterable[RestOperation], method: str, path: str) -> RestOperation:
     """The operation whose route takes a call, by the order of the routes."""
     bare = path.partition("?")[0]
     for operation in operations:

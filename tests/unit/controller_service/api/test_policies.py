@@ -65,6 +65,7 @@ async def assert_refused(serving: Controller, configuration: StreamConfiguration
             call: Any = channel.unary_unary(
                 f"/{pb.DESCRIPTOR.services_by_name['ControllerService'].full_name}/{method}",
                 request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=bytes,
             )
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call(configuration_to(S, stream, configuration), timeout=5)
@@ -118,11 +119,11 @@ async def test_a_stream_that_has_such_a_policy_keeps_it_and_takes_others(
     await serving.parts.workflows.create.create_within(S, "old", StreamConfiguration(policy))
     update = serving.parts.workflows.update.update
     tagged = StreamConfiguration(dataclasses.replace(policy, min_segments=2), tags=("tag",))
-    await update(1, S, "old", tagged)
+    await update("1", S, "old", tagged)
     assert (await (await serving.store.open(S, "old")).configuration()).configuration == tagged
-    await update(2, S, "old", FINE)
+    await update("2", S, "old", FINE)
     with pytest.raises(InvalidArgument):
-        await update(3, S, "old", tagged)
+        await update("3", S, "old", tagged)
 
 
 def test_rest_splits_in_two_without_a_factor() -> None:

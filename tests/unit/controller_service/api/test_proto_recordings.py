@@ -26,7 +26,7 @@ def holds_map(message: Message) -> bool:
     for field, value in message.ListFields():
         if field.type != FieldDescriptor.TYPE_MESSAGE:
             continue
-        if field.message_type.GetOptions().map_entry:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
             return True
         values = value if field.is_repeated else [value]
         if any(holds_map(item) for item in values):

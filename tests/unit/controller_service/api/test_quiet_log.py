@@ -23,12 +23,14 @@ async def test_a_client_that_comes_asks_and_goes_is_not_logged(caplog: pytest.Lo
             assert "_system" in set(client.controller.list_scopes())
             assert not client.controller.scope_exists("nobody's")
 
+    assert controller.rest is not None
+    address = f"http://127.0.0.1:{controller.rest.port}/v1/scopes"
     try:
         with capture_logs() as logged, caplog.at_level(logging.INFO):
             for _ in range(3):
                 await asyncio.to_thread(ask)
                 async with aiohttp.ClientSession() as session:
-                    answer = await session.get(f"http://127.0.0.1:{controller.rest.port}/v1/scopes")
+                    answer = await session.get(address)
                     assert answer.status == 200
             structlog.get_logger().info("a line that is seen")
     finally:

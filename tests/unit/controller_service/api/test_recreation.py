@@ -37,6 +37,7 @@ async def test_both_interfaces_say_what_is_waited_for(parts: ControllerParts) ->
         call: Any = channel.unary_unary(
             f"/{pb.DESCRIPTOR.services_by_name['ControllerService'].full_name}/createStream",
             request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=bytes,
         )
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call(configuration_to(S, T, ONE), timeout=5)

@@ -32,6 +32,7 @@ from pravega_common.proto.controller_pb2_grpc import (
 from tests.support.controller_in_memory import ControllerParts
 from tests.support.eventually import eventually
 from tests.support.fakes.clock import ManualClock
+from tests.support.grpc_requests import raw_call
 
 HOST = "127.0.0.1"
 PER_S = 10
@@ -174,7 +175,7 @@ async def test_what_is_no_message_is_held(
 ) -> None:
     use_up(refused)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        call = channel.unary_unary("/io.pravega.controller.stream.api.grpc.v1.ControllerService/createScope")
+        call = raw_call(channel, "/io.pravega.controller.stream.api.grpc.v1.ControllerService/createScope")
 
         async def send() -> grpc.StatusCode:
             with pytest.raises(grpc.aio.AioRpcError) as raised:

@@ -45,7 +45,7 @@ async def test_answers_are_those_of_a_real_controller(rest_controller: Controlle
     rest = rest_controller.rest
     assert rest is not None
     await rest_controller.store.create_scope("prk")
-    different = []
+    different: list[tuple[object, ...]] = []
     async with aiohttp.ClientSession(f"http://127.0.0.1:{rest.port}") as session:
         for line in recording.read_text().splitlines():
             call = json.loads(line)

@@ -384,7 +384,7 @@ async def test_a_run_that_ends_at_any_operation_is_made_good_by_the_next(
     for operation in range(1, 100):
         tables._tables[table] = dict(before)
         cut = CutTables(tables, operation, after_effect)
-        streams = StreamStore(cut, stream.clock, lambda: "id")  # type: ignore[arg-type]
+        streams = StreamStore(cut, stream.clock, lambda: "id")
         try:
             await HistoryExpiry(streams, transactions, DAY_MS).apply(S, T)
         except CutOff:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +81,7 @@ def test_a_batch_without_events_is_done() -> None:
     choices=st.randoms(use_true_random=False),
 )
 def test_every_event_ends_once_and_in_the_order_of_its_key(
-    keys: list[str], merging: bool, concurrency: Concurrency, choices: object
+    keys: list[str], merging: bool, concurrency: Concurrency, choices: random.Random
 ) -> None:
     found = events(*keys, merging=merging)
     batch = batch_of(found, concurrency)

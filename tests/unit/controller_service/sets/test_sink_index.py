@@ -167,7 +167,7 @@ async def test_an_entry_that_comes_while_a_sweep_removes_it_stays(world: World, 
         await one.sets.register(Q, D, "run", 2, [])
         await remove(*args)
 
-    world.store.remove = late  # type: ignore[method-assign]
+    world.store.remove = late  # type: ignore[method-assign, assignment]
     with pytest.raises(VersionConflict):
         await world.run(index.remove_if_settled(seen, world.clock.wall_ms()))
     assert await keys_of(world, UNFINISHED_TABLE) == [found.key]

@@ -182,8 +182,8 @@ def test_a_sink_of_an_older_version_takes_the_secret_of_its_next_run() -> None:
     decided = play(*DECIDED).record
     for event in (commit(4, "r2"), commit(5, "r2", events=9)):
         assert step(decided, dataclasses.replace(event, secret_hash=THEIRS)).record == decided
-    for event in (commit(5, "r2"), commit(6, "r2"), register(5, "r2"), register(6, "r2")):
-        assert step(decided, dataclasses.replace(event, secret_hash=MINE)).record.secret_hash == MINE
+    for own in (commit(5, "r2"), commit(6, "r2"), register(5, "r2"), register(6, "r2")):
+        assert step(decided, dataclasses.replace(own, secret_hash=MINE)).record.secret_hash == MINE
 
 
 def test_the_label_of_the_last_commit_is_kept_and_decides_nothing() -> None:

@@ -309,11 +309,13 @@ async def test_batches_whose_tasks_went_silent_make_room(world: World, one: Inst
     await register(world, one, 4, members)
     world.clock.agrees = False
     await world.clock.pass_time((undecided_grace_ms + pending_max_ms) / 1000 + 120)
-    [record], _ = await world.run(one.sets.list_sinks())
+    records, _ = await world.run(one.sets.list_sinks())
+    (record,) = records
     assert record.open_batches == (4,), "by a clock that is ahead nobody is silent"
     world.clock.agrees = True
     await world.clock.pass_time(sweep_period_s + 1)
-    [record], _ = await world.run(one.sets.list_sinks())
+    records, _ = await world.run(one.sets.list_sinks())
+    (record,) = records
     assert record.open_batches == ()
     assert (await register(world, one, 4, [])).verdict is Verdict.REGISTERED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -57,10 +58,11 @@ async def test_what_a_dead_controller_decided_and_did_not_schedule_is_done(world
     other = await world.instance()
     committed = await world.begin(one, S, T, "a")
     aborted = await world.begin(one, S, T, "b")
-    for failpoint, decide in (
-        ("transaction_commit.marked", lambda it: it.transactions.commit(S, T, committed.id)),
-        ("transaction_abort.marked", lambda it: it.transactions.abort(S, T, aborted.id)),
-    ):
+    decisions: dict[str, Callable[[Instance], Awaitable[object]]] = {
+        "transaction_commit.marked": lambda it: it.transactions.commit(S, T, committed.id),
+        "transaction_abort.marked": lambda it: it.transactions.abort(S, T, aborted.id),
+    }
+    for failpoint, decide in decisions.items():
         dying = await world.instance()
         dying.die_at(failpoint)
         with pytest.raises(Crashed):

@@ -90,11 +90,11 @@ async def world() -> AsyncIterator[WatermarkWorld]:
     clock = ShiftedClock()
     parts = ControllerParts(clock=clock)
     parts.revisions = InMemoryRevisionedSegments(parts.access, wall_ms=clock.wall_ms)
-    controllers = [parts.controller(id=name) for name in ("a", "b")]
+    one, other = controllers = parts.controller(id="a"), parts.controller(id="b")
     for controller in controllers:
         await controller.start()
-    await controllers[0].store.create_scope(S)
-    world = WatermarkWorld(*controllers, parts, clock)
+    await one.store.create_scope(S)
+    world = WatermarkWorld(one, other, parts, clock)
     await world.create.create(S, T, configuration())
     yield world
     disarm_all()
@@ -121,7 +121,7 @@ async def test_watermarks_rise_with_the_slowest_writer(world: WatermarkWorld) ->
 
 
 async def test_the_age_of_a_watermark_and_the_writer_that_holds_it_up(world: WatermarkWorld) -> None:
-    def ages() -> list[tuple[str, float, bool]]:
+    def ages() -> list[tuple[object, ...]]:
         both = (world.controller, world.other)
         return [tuple(age) for controller in both for age in controller.watermark_ages.ages()]
 
@@ -395,7 +395,7 @@ async def test_a_stream_that_goes_meanwhile_leaves_no_mark_stream(world: Waterma
         await world.controller.parts.workflows.delete.delete("y", S, T)
         await within(scope, stream, wanted)
 
-    create.create_within = late  # type: ignore[method-assign]
+    create.create_within = late  # type: ignore[method-assign, assignment]
     assert not await world.advance()
     assert await store.entry(S, T) is None
     assert await store.entry(S, mark_stream(T)) is None

@@ -295,7 +295,7 @@ async def test_a_mark_stream_that_was_half_deleted_does_not_hold_up_the_next_str
         world.live.discard(first.name)
         first.switch.crash()
 
-    first.streams._delete_tables = die  # type: ignore[method-assign]
+    first.streams._delete_tables = die  # type: ignore[method-assign, assignment]
     marks.opened.set()
     await world.clock.pass_time(1)
     creation.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,7 +15,13 @@ from pravega_common.services.audit_log import AuditLog
 from tests.support.fakes.clock import ManualClock
 
 events = 40
-RECORD = {"who": "alice", "peer": "ipv4:10.0.0.7:4711", "call": "deleteStream", "subject": "s/t", "outcome": "SUCCESS"}
+RECORD: dict[str, Any] = {
+    "who": "alice",
+    "peer": "ipv4:10.0.0.7:4711",
+    "call": "deleteStream",
+    "subject": "s/t",
+    "outcome": "SUCCESS",
+}
 
 
 def records(file: Path) -> list[dict[str, object]]:

@@ -13,7 +13,8 @@ import structlog
 
 from pravega_common.errors import Unavailable
 from pravega_common.services.base import Service
-from pravega_common.services.logs import LogFormat, LogLevel, LogSection, set_up_log
+from pravega_common.services.log_choices import LogFormat, LogLevel
+from pravega_common.services.logs import LogSection, set_up_log
 
 
 class Disk(io.StringIO):

@@ -77,9 +77,9 @@ def test_a_mistake_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_settings_cannot_be_changed() -> None:
     settings = Settings.from_values({})
     with pytest.raises(ValidationError):
-        settings.cluster.name = "other"  # type: ignore[misc]
+        settings.cluster.name = "other"
     with pytest.raises(ValidationError):
-        settings.cluster = ClusterSection()  # type: ignore[misc]
+        settings.cluster = ClusterSection()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import shutil
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_a_machine_without_spark_is_well(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(machine_diagnosis, "version", version)
     monkeypatch.setattr(machine_diagnosis, "find_spec", lambda name: None)
-    monkeypatch.setattr(machine_diagnosis.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert [found(name).is_ok for name in ("pyspark", "java", "pravega-spark")] == [None, None, False]
 

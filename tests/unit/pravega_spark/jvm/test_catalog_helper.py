@@ -44,7 +44,10 @@ class Controller:
         return scope in self.scopes
 
     def create_scope(self, scope: str) -> bool:
-        return self.scopes.setdefault(scope, made := {}) is made
+        if scope in self.scopes:
+            return False
+        self.scopes[scope] = {}
+        return True
 
     def delete_scope(self, scope: str) -> bool:
         return self.scopes.pop(scope, None) is not None

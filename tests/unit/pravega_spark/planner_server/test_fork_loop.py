@@ -42,16 +42,19 @@ class Served:
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVER, str(self.path), str(self.jvm.pid), limits, str(self.watched)]
         )
-        eventually_blocking(lambda: self.process.poll() is not None or self.socket.exists(), "the server", answer_max_s)
+        eventually_blocking(self._has_begun, "the server", answer_max_s)
+
+    def _has_begun(self) -> bool:
+        return self.process.poll() is not None or self.socket_file.exists()
 
     @property
-    def socket(self) -> Path:
+    def socket_file(self) -> Path:
         return self.path.with_name(self.path.name + SOCKET.decode())
 
     def connect(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(answer_max_s)
-        made.connect(str(self.socket))
+        made.connect(str(self.socket_file))
         return made
 
     def ended(self) -> int:
@@ -145,7 +148,7 @@ def test_another_user_is_refused(served: Served) -> None:
     finally:
         os.seteuid(0)
     served.path.parent.chmod(0o755)
-    served.socket.chmod(0o777)
+    served.socket_file.chmod(0o777)
     os.seteuid(12345)
     try:
         with served.connect() as connection:

@@ -32,12 +32,13 @@ GOLDEN = {
 
 def packed(records: Sequence[PlainRecord]) -> list[bytes]:
     headers = [None if record.headers is None else list(record.headers) for record in records]
-    return pack_records(
+    events: list[bytes] = pack_records(
         pa.array([record.value for record in records], pa.binary()),
         pa.array([record.key for record in records], pa.binary()),
         pa.array(headers, HEADERS),
         pa.array([record.timestamp for record in records], pa.int64()).cast(TIME),
     ).to_pylist()
+    return events
 
 
 def unpacked(events: pa.Array) -> list[PlainRecord]:

@@ -18,6 +18,7 @@ from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
 from pravega_spark.rows.framing import event_lengths
+from pravega_spark.rows.record_columns import RecordColumns
 from pravega_spark.sink.batch_commit import abort_batch, commit_batch, segments_advised_max
 from pravega_spark.sink.commit_protocol import ReplayDiffers, TaskMessage
 from pravega_spark.sink.destinations import Destinations
@@ -197,7 +198,7 @@ def test_at_least_once_into_a_stream_that_was_deleted_meanwhile(streams: FakeStr
 
 
 class TestOptions:
-    def columns_of(self, streams: FakeStreams, ddl: str, **given: str) -> SinkColumns:
+    def columns_of(self, streams: FakeStreams, ddl: str, **given: str) -> SinkColumns | RecordColumns:
         from pyspark.sql.types import StringType, StructType
 
         schema = StructType()

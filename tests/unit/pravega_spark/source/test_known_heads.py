@@ -63,9 +63,15 @@ def test_answers_are_those_about_each_alone(made: list[tuple[int, list[int], int
     def offset(item: int) -> int:
         known = expected.get(item)
         borders = [] if known is None else [*known.starts.tolist(), known.end]
-        return data.draw(st.sampled_from(borders) if borders and data.draw(st.booleans()) else st.integers(0, 6_000))
+        is_border = bool(borders) and data.draw(st.booleans())
+        drawn: int = data.draw(st.sampled_from(borders) if is_border else st.integers(0, 6_000))
+        return drawn
 
-    wanted = {item: (*sorted((offset(item), offset(item))), data.draw(st.integers(1, 14))) for item in [*starts, 5]}
+    def asked_of(item: int) -> tuple[int, int, int]:
+        start, end = sorted((offset(item), offset(item)))
+        return start, end, data.draw(st.integers(1, 14))
+
+    wanted = {item: asked_of(item) for item in [*starts, 5]}
     spans = {item: (start, end) for item, (start, end, _) in wanted.items()}
     asked = {item: start for item, (start, _) in spans.items()}
     assert heads.walked(wanted) == {
@@ -81,7 +87,7 @@ def test_answers_are_those_about_each_alone(made: list[tuple[int, list[int], int
 
 def test_nothing_is_known_of_nothing() -> None:
     heads = KnownHeads.of({}, {})
-    assert heads.walked({1: (0, 1, 1)}) == heads.estimated({1: (0, 1)}) == heads.at_or_after({1: 0}) == {}
+    assert (heads.walked({1: (0, 1, 1)}), heads.estimated({1: (0, 1)}), heads.at_or_after({1: 0})) == ({}, {}, {})
     assert heads.of_segment(1) is None
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pravega_common.errors import DataCorruption, InvalidArgument, UnsupportedOperation
@@ -39,7 +38,7 @@ def reader(streams: FakeStreams, stream: str = "t", **given: str) -> PlainStream
     return PlainStreamReader(ReadOptions.parse(options(streams, stream, **given), Use.STREAM_READ), SCHEMA)
 
 
-def rows(source: DataSourceStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+def rows(source: PlainStreamReader | StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
     partitions = source.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
     return sorted(
         event for partition in partitions for batch in source.read(partition) for event in batch.column(0).to_pylist()

@@ -47,7 +47,7 @@ class Source:
         self.streams.create(stream, segments)
         self.streams.append(stream, 0, numbered(first, last))
 
-    def options(self, use: Use = Use.STREAM_READ, **given: str) -> ReadOptions:
+    def options(self, use: Use = Use.STREAM_READ, /, **given: str) -> ReadOptions:
         named = {"controller": self.streams.controller, "scope": "s", "stream_pattern": "orders-.*"}
         return ReadOptions.parse({**named, **given}, use)
 

@@ -304,7 +304,12 @@ class TestPattern:
         self.step(query, reader)
         called: list[str] = []
         release = streams.gateway.release
-        monkeypatch.setattr(streams.gateway, "release", lambda *given: (called.append(given[2]), release(*given)))
+
+        def noted(*given: Any) -> None:
+            called.append(given[2])
+            release(*given)
+
+        monkeypatch.setattr(streams.gateway, "release", noted)
         for _ in range(3):
             self.add(streams, "orders-1", b"more")
             self.step(query, reader)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -251,6 +252,6 @@ def test_an_old_redis_is_named_with_its_version(tmp_path: Path, monkeypatch: pyt
     old.write_text("#!/bin/sh\necho 'Redis server v=5.0.7 sha=0'\n")
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/nowhere")
-    monkeypatch.setattr(binaries.shutil, "which", lambda name: str(old) if name == "redis-server" else None)
+    monkeypatch.setattr(shutil, "which", lambda name: str(old) if name == "redis-server" else None)
     with pytest.raises(ConfigurationError, match=r"is version 5\.0\.7"):
         binaries.find_redis()

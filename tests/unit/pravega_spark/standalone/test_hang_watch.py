@@ -36,8 +36,8 @@ async def child() -> AsyncIterator[Child]:
     made = Child()
     await made.launch()
     yield made
+    assert made.process is not None
     with contextlib.suppress(ProcessLookupError):
-        assert made.process is not None
         made.process.kill()
     await made.process.wait()
 

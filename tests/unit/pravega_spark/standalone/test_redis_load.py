@@ -26,7 +26,7 @@ class LoadedRedis:
     def __init__(self, version: str, base_bytes: int, current_bytes: int, *, answers: bool = True) -> None:
         self.rewrites = 0
         self._answers = answers
-        self._info = {
+        self._info: dict[str, dict[str, object]] = {
             "server": {"redis_version": version},
             "persistence": {"aof_base_size": base_bytes, "aof_current_size": current_bytes},
         }
@@ -88,7 +88,9 @@ def running(spec: ChildSpec, socket: Path) -> Iterator[tuple[int, Redis]]:
 def decay_ms(spec: ChildSpec, socket: Path) -> int:
     """How long a Redis that is started so keeps freed memory for itself."""
     with running(spec, socket) as (_, redis):
-        (found,) = re.findall(rb"opt\.dirty_decay_ms: (\d+)", redis.execute_command("MEMORY", "MALLOC-STATS"))
+        said = redis.memory_malloc_stats()
+        assert isinstance(said, bytes)
+        (found,) = re.findall(rb"opt\.dirty_decay_ms: (\d+)", said)
         return int(found)
 
 

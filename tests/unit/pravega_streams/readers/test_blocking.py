@@ -18,6 +18,7 @@ from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.readers import blocking, slices
 from pravega_streams.readers.blocking import BlockingEventReader, BlockingReaderGroup, LoopThread
 from pravega_streams.readers.cluster import ReaderCluster
+from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration
 from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
@@ -41,7 +42,7 @@ class World:
         self.segments = InMemorySegmentStore()
         self.reader = BlockingEventReader(self.loop.run(self._reader()), self.loop)
 
-    async def _reader(self) -> blocking.EventReader:
+    async def _reader(self) -> EventReader:
         self.server = WireServer(self.segments, InMemoryTableStore(self.segments), self.segments)
         await self.server.start()
         await self.segments.create_segment(S0)

@@ -26,6 +26,7 @@ from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRet
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.names import segment_name, segments_per_stream_max
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.owned_answer import answer_of_owner
 from pravega_streams.errors import EventsTruncated, ReaderOffline
 from pravega_streams.readers import event_reader, segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
@@ -218,12 +219,11 @@ async def test_a_reset_names_the_stream_that_was_deleted(
 
 async def test_a_group_with_a_bad_cut_is_not_registered(group: ReaderGroup) -> None:
     """A subscriber without a group would stay in the lists of its streams."""
-    registered = 0
+    registered: list[CutPublisher] = []
 
     async def register() -> CutPublisher:
-        nonlocal registered
-        registered += 1
-        return publisher_of(group, SentCuts().send)
+        registered.append(publisher_of(group, SentCuts().send))
+        return registered[-1]
 
     made = ReaderGroup(group._cluster, SCOPE, "new")
     for start, end in (({}, {0: 9}), ({0: -1}, {0: 9}), ({0: 5}, {0: 3})):
@@ -231,9 +231,10 @@ async def test_a_group_with_a_bad_cut_is_not_registered(group: ReaderGroup) -> N
             await made.create(GroupConfiguration({(SCOPE, STREAM): start}, {(SCOPE, STREAM): end}), register)
     assert not registered
     await made.create(GroupConfiguration({(SCOPE, STREAM): HEAD}), register)
-    assert registered == 1 and made.publishes_itself
+    assert made.publishes_itself
+    assert len(registered) == 1
     await ReaderGroup(group._cluster, SCOPE, "new").create(made.configuration, register)
-    assert registered == 2, "what became of the first registration is not known"
+    assert len(registered) == 2, "what became of the first registration is not known"
 
 
 async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
@@ -250,7 +251,7 @@ async def test_a_group_that_exists_is_joined_whatever_became_of_its_start(
     async def deleted(scope: str, name: str) -> SegmentOffsets:
         raise NotFound(f"there is no stream {scope}/{name}")
 
-    stream.is_cut_valid, stream.head_cut = truncated, deleted  # type: ignore[method-assign]
+    stream.is_cut_valid, stream.head_cut = truncated, deleted  # type: ignore[method-assign, assignment]
     for configuration in (
         GroupConfiguration({(SCOPE, STREAM): {0: 0}}, {(SCOPE, STREAM): {0: 99}}),
         GroupConfiguration({(SCOPE, STREAM): HEAD}),
@@ -728,7 +729,8 @@ async def test_a_connection_is_tried_once_for_all_reads_that_wait_on_it(
     endpoint: Endpoint, segments: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reads that began together would all try it together, every few seconds of a quiet stream."""
-    answer_of_owner, probes, together = segment_feed.answer_of_owner, 0, []
+    probes = 0
+    together: list[int] = []
 
     async def counted(*arguments: Any) -> Any:
         nonlocal probes

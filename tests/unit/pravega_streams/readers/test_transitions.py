@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -191,7 +192,7 @@ def test_a_reset_begins_at_the_cut_without_readers() -> None:
 
 
 def test_configurations_that_make_no_sense_are_refused() -> None:
-    for start, end, refresh in (
+    wrong: tuple[tuple[Any, Any, int], ...] = (
         ({}, {}, 3000),
         ({STREAM: "begin"}, {}, 3000),
         ({STREAM: HEAD}, {("s", "other"): {0: 1}}, 3000),
@@ -200,7 +201,8 @@ def test_configurations_that_make_no_sense_are_refused() -> None:
         ({("s", "t", "u"): HEAD}, {}, 3000),
         ({("s", 7): HEAD}, {}, 3000),
         ({STREAM: HEAD}, [STREAM], 3000),
-    ):
+    )
+    for start, end, refresh in wrong:
         with pytest.raises(InvalidArgument):
             GroupConfiguration(start, end, refresh)
     assert GroupConfiguration({STREAM: HEAD}, {STREAM: {0: 7}}).end_of(S0) == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -128,8 +129,14 @@ async def test_calls_wait_in_order_for_one_read() -> None:
 async def test_many_writers_that_left_come_back_by_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them holds up the segment while it waits."""
     container = await with_writers(kit())
-    waits, bring = [], container.attributes.bring
-    monkeypatch.setattr(container.attributes, "bring", lambda *call: (waits.append(call), bring(*call)))
+    waits: list[tuple[Any, ...]] = []
+    bring = container.attributes.bring
+
+    def noted(*call: Any) -> None:
+        waits.append(call)
+        bring(*call)
+
+    monkeypatch.setattr(container.attributes, "bring", noted)
     missing = [number for number in range(50) if writer(number) not in held(container)]
     assert len(missing) > 30
     await asyncio.gather(*(container.append(S, [b"y"], [compare(number, 2, 1)]) for number in missing))

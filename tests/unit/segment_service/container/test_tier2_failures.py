@@ -14,6 +14,7 @@ from segment_service.container.segment_container import SegmentContainer
 from segment_service.storage import compaction, garbage, orphan_sweep
 from segment_service.storage.chunk_names import ChunkId
 from segment_service.storage.rolling_storage import RollingStorage
+from segment_service.storage.segment_sweep import Swept
 from tests.support.containers import ContainerKit
 from tests.support.eventually import eventually
 
@@ -84,7 +85,7 @@ async def test_a_compaction_that_dies_stops_its_container(
 async def test_a_sweep_that_dies_stops_its_container(
     container: SegmentContainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def sweep(_: orphan_sweep.OrphanSweeper) -> orphan_sweep.Swept:
+    async def sweep(_: orphan_sweep.OrphanSweeper) -> Swept:
         raise InvariantViolation("a belief that did not hold")
 
     monkeypatch.setattr(orphan_sweep.OrphanSweeper, "sweep", sweep)

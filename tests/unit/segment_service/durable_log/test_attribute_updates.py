@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pravega_common.errors import BadAttributeUpdate, InvalidArgument, UnsupportedOperation
@@ -66,10 +68,15 @@ def test_what_does_not_fit_is_refused() -> None:
         resolve_updates("s", [AttributeUpdate(KEY, AttributeUpdateType.REPLACE, 1)] * 10_001, lambda _: NONE)
 
 
+def of_type(kind: int) -> Callable[[AttributeId], int]:
+    """The attributes of a segment that has its type and nothing else."""
+    return lambda key: kind if key == SEGMENT_TYPE else NONE
+
+
 def test_no_events_come_to_a_table() -> None:
     count = [AttributeUpdate(EVENT_COUNT, AttributeUpdateType.ACCUMULATE, 3)]
     for kind in (SEGMENT_TYPE_HASH_TABLE, SEGMENT_TYPE_FIXED_KEY_TABLE):
         with pytest.raises(UnsupportedOperation, match="s is the segment of a table"):
-            resolve_updates("s", count, lambda key, kind=kind: kind if key == SEGMENT_TYPE else NONE)
+            resolve_updates("s", count, of_type(kind))
     for kind in (NONE, SEGMENT_TYPE_TRANSIENT):
-        assert resolve_updates("s", count, lambda key, kind=kind: kind if key == SEGMENT_TYPE else NONE)
+        assert resolve_updates("s", count, of_type(kind))

@@ -26,7 +26,7 @@ class Parking:
         self.refused.append(request)
 
     def _needs(self, request: AnyRequest) -> set[Need]:
-        return self.inactive.intersection(names_in(request))
+        return {name for name in names_in(request) if name in self.inactive}
 
     def park(self, request: AnyRequest, name: str) -> AnyRequest:
         self.inactive.add(name)

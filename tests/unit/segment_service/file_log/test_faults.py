@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,8 @@ async def test_a_disk_without_room_for_one_more_name_is_waited_for(
         monkeypatch.setattr(files, refused, refuse)
         waiting = log.append([bytes(40_000)])  # goes to another file
         full = asyncio.ensure_future(log.wait_full())
-        await asyncio.wait({full, waiting}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        both: tuple[asyncio.Future[Any], ...] = (full, waiting)
+        await asyncio.wait(both, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         assert log.is_full and not waiting.done()
         assert not (tmp_path / "c1" / "plog.new").exists(), "it keeps what others may need"
         monkeypatch.setattr(files, refused, call)

@@ -182,7 +182,7 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(saying: str, secur
     server_tls = None if authority is None else ServerTls(authority.issue().section, SystemClock()).context
     client_tls = None if authority is None else ClientTls.from_file(authority.file).context
 
-    async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
+    async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
         data, replies = conversations()[saying]
         await talk(server, client_tls, data, replies)
         with without_collector() as left:
@@ -195,7 +195,7 @@ def test_a_closed_connection_leaves_nothing_for_the_collector(saying: str, secur
 
 @pytest.mark.parametrize("token", ["", "no-token", "a.b.c", "e30.e30.e30"])
 def test_a_writer_with_a_bad_token_leaves_nothing_for_the_collector(token: str) -> None:
-    async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
+    async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
         with without_collector() as left:
             for _ in range(connections):
                 await talk(server, None, HELLO + set_up(token=token), 2)
@@ -240,7 +240,7 @@ def test_mutated_frames_leave_nothing_for_the_collector(user: str) -> None:
 def test_a_handshake_that_fails_leaves_no_connection(tmp_path: Path) -> None:
     tls = ServerTls(Authority(tmp_path / "ca").issue().section, SystemClock()).context
 
-    async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
+    async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
         assert server.door is not None
         with without_collector() as left:
             for _ in range(connections):
@@ -305,7 +305,7 @@ def test_a_connection_whose_peer_takes_no_replies_is_freed() -> None:
 
 
 def test_a_connection_that_ends_on_probation_is_freed() -> None:
-    async def scenario(server: WireServer, _: InMemorySegmentStore) -> None:
+    async def scenario(server: WireServer, store: InMemorySegmentStore) -> None:
         first = await asyncio.to_thread(Peer, server.port, None)
         await eventually(lambda: server.connection_count == 1)
         (served,) = server._connections

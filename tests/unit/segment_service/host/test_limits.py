@@ -6,7 +6,7 @@ import asyncio
 import gc
 import inspect
 import sys
-from asyncio.selector_events import _SelectorSocketTransport
+from asyncio import selector_events
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -58,7 +58,8 @@ from tests.support.wire_client import WireClient
 SEGMENT = "scope/stream/0.#epoch.0"
 WRITER = b"w" * 16
 needs_pauses = pytest.mark.skipif(
-    sys.version_info >= (3, 12) and "_maybe_pause" not in inspect.getsource(_SelectorSocketTransport.writelines),
+    sys.version_info >= (3, 12)
+    and "_maybe_pause" not in inspect.getsource(vars(selector_events)["_SelectorSocketTransport"].writelines),
     reason="asyncio of this Python does not pause who writes lines (CVE-2024-12254); stores run on uvloop",
 )
 

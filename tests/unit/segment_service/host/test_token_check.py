@@ -88,7 +88,8 @@ async def server(store: InMemorySegmentStore, clock: ManualClock) -> AsyncIterat
 
 
 def with_token(command: Any, token: str) -> c.Command:
-    return command.with_fields(token=token)
+    given: c.Command = command.with_fields(token=token)
+    return given
 
 
 async def test_a_stranger_neither_reads_nor_deletes_the_catalogue(client: WireClient) -> None:

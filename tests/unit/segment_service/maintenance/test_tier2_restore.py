@@ -402,7 +402,7 @@ async def test_a_transaction_whose_bytes_may_be_merged_already_is_named(kit: Kit
     await flushed(kit, container)
     await container.table.flush()
     written = b"merged bytes" if is_merged else b"appended"
-    storage = container._storage  # type: ignore[attr-defined]
+    storage = container._storage
     await storage.write(container.metadata.ids[STREAM], len(b"before"), [written], None)
     await crash(container)
     kit.logs.restore(0)

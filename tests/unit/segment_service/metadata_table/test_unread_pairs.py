@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,10 @@ from tests.support.eventually import eventually
 A, OTHER = "scope/stream/0.#epoch.0", "other"
 INDEX = index_segment_name(A)
 SOME = AttributeUpdate(AttributeId(b"some attribute 1"), AttributeUpdateType.REPLACE, 1)
+
+
+def has_records(container: SegmentContainer, records: int) -> bool:
+    return container.event_index.records_total >= records
 
 
 class Kit(ContainerKit):
@@ -44,7 +49,7 @@ class Kit(ContainerKit):
         await container.create_segment(A)
         for number in range(3):
             await container.append(A, [b"%d" % number * 100])
-            await eventually(lambda at=number: container.event_index.records_total > at, "its record")
+            await eventually(partial(has_records, container, number + 1), "its record")
         await leave_memory(container, A, INDEX)
         await container.append(OTHER, [b"whole"])
         await container.durable_log.checkpoint()

@@ -12,7 +12,7 @@ B = PersistenceGroup("b", ("b1", "b2", "b3"))
 NAMES = ("b", "a")
 
 
-def choice(preferred: tuple[PersistenceGroup, ...] = (A, B), limit: int = 0, **used: int) -> ChoiceByUse:
+def choice(preferred: tuple[PersistenceGroup, ...] = (A, B), limit: int = 0, /, **used: int) -> ChoiceByUse:
     made = ChoiceByUse(preferred)
     made.saw(PersistenceCluster("main", (A, B), 1))
     made.memory.update({server: RedisMemory(bytes_used, limit) for server, bytes_used in used.items()})
@@ -32,7 +32,7 @@ def test_the_group_whose_fullest_server_is_least_used_gets_the_plog() -> None:
 
 def test_servers_of_different_size_are_compared_by_their_limits() -> None:
     used = dict.fromkeys(("a1", "a2", "a3"), 50 * MIB) | dict.fromkeys(("b1", "b2", "b3"), 60 * MIB)
-    made = choice(limit=100 * MIB, **used)
+    made = choice((A, B), 100 * MIB, **used)
     made.memory.update({server: RedisMemory(60 * MIB, 1000 * MIB) for server in B.servers})
     assert made.choose(NAMES, 0, MIB) == "b"
     made.memory["a1"] = RedisMemory(50 * MIB, 0)

@@ -12,7 +12,7 @@ from pravega_common.errors import DataCorruption, Unavailable
 from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.buffer import Buffer
 from segment_service.sorted_runs.merging import merge_ahead_bytes, merges_at_once_max, runs_max
-from segment_service.sorted_runs.run_writer import block_bytes
+from segment_service.sorted_runs.run_format import block_bytes
 from segment_service.sorted_runs.sorted_run_map import SortedRunMap
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
 from segment_service.storage.in_memory import InMemoryChunkStorage

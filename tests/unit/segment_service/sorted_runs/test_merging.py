@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -136,7 +137,7 @@ async def test_a_read_goes_on_while_its_runs_are_merged_away() -> None:
     storage, maps, things = await opened(chunks, 1)
     for number in range(4):
         await things.flush({b"%d" % number: b"x"}, STAMP)
-    asked = []
+    asked: list[Any] = []
 
     async def look_up_late(runs: tuple[Run, ...]) -> bytes | None:
         if not asked:

@@ -118,7 +118,7 @@ async def test_a_bit_that_flips_on_its_way_is_read_again(chunks: InMemoryChunkSt
         calls += wanted == name
         return data if calls != 1 else b"\xff" + data[1:]
 
-    chunks.get = flipped_once  # type: ignore[method-assign]
+    chunks.get = flipped_once  # type: ignore[method-assign, assignment]
     assert await storage.read(7, 0, 100) == DATA[:100]
     assert calls == 2
 
@@ -183,7 +183,7 @@ async def test_a_scan_reads_no_block_twice(chunks: InMemoryChunkStorage) -> None
         taken += count
         return await get(name, offset, count)
 
-    chunks.get = counted  # type: ignore[method-assign]
+    chunks.get = counted  # type: ignore[method-assign, assignment]
     offset = 0
     while offset < length:
         block = storage.block_around(7, offset)

@@ -37,7 +37,7 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         folders.append(Path(folder).name)
         return scandir(folder)
 
-    monkeypatch.setattr(filesystem.os, "scandir", noting)
+    monkeypatch.setattr(os, "scandir", noting)
     return folders
 
 
@@ -80,6 +80,6 @@ async def test_a_folder_that_cannot_be_read_is_an_error(
             raise OSError(5, "Input/output error")
         return scandir(folder)
 
-    monkeypatch.setattr(filesystem.os, "scandir", failing)
+    monkeypatch.setattr(os, "scandir", failing)
     with pytest.raises(Unavailable, match="Input/output error"):
         _ = [info async for info in storage.list("c0/")]

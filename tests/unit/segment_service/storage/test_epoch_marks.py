@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import DataCorruption, Fenced, Unavailable
+from pravega_common.errors import DataCorruption, Fenced, SegmentNotFound, Unavailable
 from pravega_common.invariants import InvariantViolation
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.segment_storage import EpochMark, LogState
-from segment_service.storage import epoch_marks
 from segment_service.storage.chunk_names import Layout
 from segment_service.storage.epoch_marks import decode_mark, encode_mark
 from segment_service.storage.in_memory import InMemoryChunkStorage
@@ -125,7 +124,7 @@ async def test_marks_that_keep_vanishing_are_no_answer(monkeypatch: pytest.Monke
     await opened.start()
 
     async def vanishes(name: str, offset: int, length: int) -> bytes:
-        raise epoch_marks.SegmentNotFound(name)
+        raise SegmentNotFound(name)
 
     monkeypatch.setattr(chunks, "get", vanishes)
     with pytest.raises(Unavailable, match="keep vanishing"):

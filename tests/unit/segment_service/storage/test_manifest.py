@@ -99,9 +99,13 @@ def test_a_later_form_of_chunks_is_named() -> None:
 
 def test_random_manifests_come_back() -> None:
     rng = random.Random(1)
+
+    def many_bits() -> tuple[int, int]:
+        return rng.getrandbits(63), rng.getrandbits(63)
+
     for _ in range(200):
         chunks = tuple(
-            ChunkRef(*(rng.getrandbits(63) for _ in range(4)), ChunkForm(rng.randrange(2)), rng.getrandbits(32))
+            ChunkRef(*many_bits(), *many_bits(), ChunkForm(rng.randrange(2)), rng.getrandbits(32))
             for _ in range(rng.randrange(20))
         )
         manifest = replace(BASE, id=ManifestId(rng.getrandbits(63), rng.getrandbits(63)), kept_to=9, chunks=chunks)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pravega_common.errors import Unavailable, UnknownOutcome
+from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
 from segment_service.contracts.buffer import Buffer
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from segment_service.storage.measured_chunks import MeasuredChunkStorage
@@ -22,7 +23,7 @@ class Hanging(InMemoryChunkStorage):
         self.released = asyncio.Event()
         self.puts = 0
 
-    async def put(self, name: str, data: list[Buffer]) -> None:  # type: ignore[override]
+    async def put(self, name: str, data: Sequence[Buffer]) -> None:
         self.puts += 1
         await self.released.wait()
         raise UnknownOutcome("no answer within 30 s")
@@ -60,7 +61,7 @@ async def test_calls_fail_since_the_first_of_them_began() -> None:
 
 async def test_a_deletion_that_others_outlived_does_not_say_that_all_failed() -> None:
     class Slow(InMemoryChunkStorage):
-        async def delete_all(self, names: list[str]) -> dict[str, Unavailable]:  # type: ignore[override]
+        async def delete_all(self, names: Sequence[str]) -> Mapping[str, PravegaError]:
             await clock.advance(28.0)
             await tier2.info("there")
             await clock.advance(2.0)

@@ -149,7 +149,7 @@ async def test_forged_tokens(bearer: BearerAuthentication, provider: IdentityPro
         f"{head}.{body}.",
         f"{head}.{body}.{signature[:-6]}AAAAAA",
         f"{header}.{body}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}",
-        jwt.encode(claims, None, "none", headers={"kid": "RS256"}),
+        jwt.encode(claims, "", "none", headers={"kid": "RS256"}),
         jwt.encode(claims, provider.keys["RS256"][1], "RS512", headers={"kid": "RS256"}),
         jwt.encode(claims, provider.keys["RS256"][1], "RS256"),
         stranger.token(now_s(clock)),

@@ -144,7 +144,7 @@ def test_another_algorithm_is_refused(tokens: DelegationTokens, clock: ManualClo
 def test_an_unsigned_a_foreign_and_a_changed_token_are_refused(tokens: DelegationTokens, clock: ManualClock) -> None:
     good = tokens.internal()
     head, body, signature = good.split(".")
-    unsigned = jwt.encode({"sub": "x", "aud": "segmentstore", "exp": 2**40}, None, "none", headers={"kid": "test"})
+    unsigned = jwt.encode({"sub": "x", "aud": "segmentstore", "exp": 2**40}, "", "none", headers={"kid": "test"})
     for token in (
         unsigned,
         forged(clock, key=b"x" * 64),
