@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 
 from pravega_common.errors import AccessDenied, InvalidArgument
-from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
 from pravega_streams.controller.call_numbers import checked_mapping, checked_names
 from pravega_streams.controller.client import ControllerClient
-from pravega_streams.controller.reader_groups import ReaderGroupClient
+from pravega_streams.controller.reader_groups import AsyncReaderGroupClient, ReaderGroupClient
 from pravega_streams.credentials import Credentials
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
@@ -51,6 +51,7 @@ class AsyncStreamClient:
         self.requests = RawClient(self.metadata)
         self.tables = TableClient(self.requests)
         self._groups = ReaderGroupClient(self.controller.transport)
+        self._registry = AsyncReaderGroupClient(self._groups)
         self._cluster = ReaderCluster(self.metadata, self.requests, self.tables, self.metadata)
 
     async def __aenter__(self) -> AsyncStreamClient:
@@ -100,7 +101,7 @@ class AsyncStreamClient:
             registration = await asyncio.to_thread(
                 self._groups.create, scope, group, list(configuration.start), retention, refresh_time_ms
             )
-            return CutPublisher(self._cluster, registration, self._send_cut)
+            return CutPublisher(self._cluster, registration, self._registry)
 
         made = await ReaderGroup(self._cluster, scope, group).create(configuration, register)
         if made.publishes_itself:
@@ -115,7 +116,7 @@ class AsyncStreamClient:
 
     async def delete_reader_group(self, scope: str, group: str) -> bool:
         """Delete a group with its registration; whether it was there."""
-        registration = await asyncio.to_thread(self._groups.find, scope, group)
+        registration = await self._registry.find(scope, group)
         if registration is not None:
             await asyncio.to_thread(self._groups.delete, registration)
         return await ReaderGroup(self._cluster, scope, group).delete() or registration is not None
@@ -123,10 +124,7 @@ class AsyncStreamClient:
     async def _publisher_of(self, scope: str, group: str) -> CutPublisher | None:
         """The publisher of a group that is registered; None also for who may read its streams and no registration."""
         try:
-            registration = await asyncio.to_thread(self._groups.find, scope, group)
+            registration = await self._registry.find(scope, group)
         except AccessDenied:
             return None
-        return None if registration is None else CutPublisher(self._cluster, registration, self._send_cut)
-
-    async def _send_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
-        await asyncio.to_thread(self._groups.update_cut, registration, scope, stream, cut)
+        return None if registration is None else CutPublisher(self._cluster, registration, self._registry)

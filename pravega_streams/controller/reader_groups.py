@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -60,12 +61,26 @@ class ReaderGroupClient:
         if held == set(streams):
             return _registration(found)
         wanted.readerGroupId, wanted.generation = found.readerGroupId, found.generation
-        reply = self._transport.controller("updateReaderGroup", wanted)
+        return self._update(wanted)
+
+    def renew(self, registration: GroupRegistration) -> GroupRegistration:
+        """Give a group its next generation, in which its cuts may go back behind those that it has published.
+
+        ``NotFound`` if it is not registered, ``ControllerRefused`` if somebody else changes it at the same time.
+        """
+        found = self._find(registration.scope, registration.group)
+        if found is None:
+            raise NotFound(f"updateReaderGroup {registration.subscriber}: there is no such group")
+        return self._update(found)
+
+    def _update(self, config: pb.ReaderGroupConfiguration) -> GroupRegistration:
+        """Make this the configuration of a group that has the generation in it."""
+        reply = self._transport.controller("updateReaderGroup", config)
         if reply.status != pb.UpdateReaderGroupResponse.SUCCESS:
             status = pb.UpdateReaderGroupResponse.Status.Name(reply.status)
-            raise ControllerRefused(f"updateReaderGroup {scope}/{group}: {status}")
-        wanted.generation = reply.generation
-        return _registration(wanted)
+            raise ControllerRefused(f"updateReaderGroup {config.scope}/{config.readerGroupName}: {status}")
+        config.generation = reply.generation
+        return _registration(config)
 
     def _create(self, request: pb.ReaderGroupConfiguration) -> pb.ReaderGroupConfiguration:
         """The configuration that stands."""
@@ -83,6 +98,10 @@ class ReaderGroupClient:
 
     def find(self, scope: str, group: str) -> GroupRegistration | None:
         """Return how a group is registered; None if it is not."""
+        found = self._find(scope, group)
+        return None if found is None else _registration(found)
+
+    def _find(self, scope: str, group: str) -> pb.ReaderGroupConfiguration | None:
         request = pb.ReaderGroupInfo(
             scope=checked_text("a scope", scope), readerGroup=checked_text("a reader group", group)
         )
@@ -91,7 +110,8 @@ class ReaderGroupClient:
             return None
         if reply.status != pb.ReaderGroupConfigResponse.SUCCESS:
             raise ControllerRefused(f"getReaderGroupConfig {scope}/{group}: FAILURE")
-        return _registration(reply.config)
+        config: pb.ReaderGroupConfiguration = reply.config
+        return config
 
     def delete(self, registration: GroupRegistration) -> bool:
         """Whether it was there."""
@@ -141,6 +161,22 @@ class ReaderGroupClient:
             case "STREAM_CUT_NOT_VALID":
                 raise InvalidArgument(what)
         raise ControllerRefused(what)
+
+
+class AsyncReaderGroupClient:
+    """The calls of a ``ReaderGroupClient`` that readers make, without blocking their loop: a ``GroupRegistry``."""
+
+    def __init__(self, blocking: ReaderGroupClient) -> None:
+        self._blocking = blocking
+
+    async def find(self, scope: str, group: str) -> GroupRegistration | None:
+        return await asyncio.to_thread(self._blocking.find, scope, group)
+
+    async def renew(self, registration: GroupRegistration) -> GroupRegistration:
+        return await asyncio.to_thread(self._blocking.renew, registration)
+
+    async def update_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        await asyncio.to_thread(self._blocking.update_cut, registration, scope, stream, cut)
 
 
 def _configuration(

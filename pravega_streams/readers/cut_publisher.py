@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
 
 from pravega_common.errors import NotFound, PravegaError
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
@@ -16,8 +16,29 @@ publish_interval_s: Final = 30.0
 """The pause between two publications of a group, as between the Java client's automatic checkpoints."""
 _log: Final = logging.getLogger(__name__)
 
-SendCut = Callable[[GroupRegistration, str, str, SegmentOffsets], Awaitable[None]]
-"""Sends the cut of a stream to the controller."""
+
+class GroupRegistry(Protocol):
+    """The controller's knowledge of the groups that are subscribers. Errors of all calls: ``Unavailable``,
+    ``UnknownOutcome``, ``AccessDenied``."""
+
+    async def find(self, scope: str, group: str) -> GroupRegistration | None:
+        """Return how a group is registered."""
+        ...
+
+    async def renew(self, registration: GroupRegistration) -> GroupRegistration:
+        """Give a group its next generation, in which its cuts may go back; it keeps what it published until then.
+
+        ``NotFound`` if it is not registered, ``ControllerRefused`` if somebody else changes it at the same time.
+        """
+        ...
+
+    async def update_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+        """Let retention of a stream drop what lies before the cut, as far as this group goes.
+
+        ``ControllerRefused`` if the group has another generation, ``InvalidArgument`` for a cut that lies before the
+        one of this generation or is not of the stream, ``NotFound`` for an unknown stream or group.
+        """
+        ...
 
 
 async def group_cuts(cluster: ReaderCluster, state: GroupState) -> dict[StreamName, dict[int, int]]:
@@ -30,13 +51,14 @@ class CutPublisher:
     """Publishes a group's cuts from one of its readers every ``publish_interval_s``: from the first by name of those of
     this client, as those of the Rust client publish nothing.
 
-    A subscriber without a cut holds nothing back: the first one is published when the group is made.
+    A subscriber without a cut holds nothing back: the first one is published when the group is made. Cuts go back only
+    with another generation of the group, which is known from then on to all its publishers.
     """
 
-    def __init__(self, cluster: ReaderCluster, registration: GroupRegistration, send: SendCut) -> None:
+    def __init__(self, cluster: ReaderCluster, registration: GroupRegistration, registry: GroupRegistry) -> None:
         self._cluster = cluster
         self._registration = registration
-        self._send = send
+        self._registry = registry
         self._due_s = cluster.clock.monotonic_s()
         self._published: dict[StreamName, SegmentOffsets] = {}
 
@@ -58,7 +80,30 @@ class CutPublisher:
         try:
             await self.publish_state(state)
         except PravegaError as error:
-            _log.warning("a cut of reader group %s was not published: %s", self._registration.subscriber, error)
+            # After a reset by another client what was recorded before it may not be published as what comes after it.
+            if not await self.has_another_generation():
+                _log.warning("a cut of reader group %s was not published: %s", self._registration.subscriber, error)
+
+    async def has_another_generation(self) -> bool:
+        """Whether the group has one by now, which is taken over."""
+        try:
+            found = await self._registry.find(self._registration.scope, self._registration.group)
+        except PravegaError:
+            return False
+        if found is None or found == self._registration:
+            return False
+        self._take_over(found)
+        return True
+
+    def _take_over(self, registration: GroupRegistration) -> None:
+        self._registration = registration
+        self._published = {}
+
+    async def go_back(self, state: GroupState) -> None:
+        """Publish the positions at which a group begins again, which lie before those that were published. Errors:
+        those of ``GroupRegistry.renew`` and of ``publish``; retention then waits where it did before."""
+        self._take_over(await self._registry.renew(self._registration))
+        await self.publish_state(state)
 
     async def publish_state(self, state: GroupState) -> None:
         """Publish the positions that a group has recorded, as ``publish``; a stream that it has read to its end, and
@@ -69,14 +114,14 @@ class CutPublisher:
     async def publish(
         self, cuts: Mapping[StreamName, SegmentOffsets], *, ended: Collection[StreamName] = frozenset()
     ) -> None:
-        """Publish cuts, those that changed. Errors: those of ``ReaderGroupClient.update_cut``, the first of them once
+        """Publish cuts, those that changed. Errors: those of ``GroupRegistry.update_cut``, the first of them once
         the cuts of all streams were tried. Of the streams ``ended`` those that are deleted are passed over."""
         failures: list[PravegaError] = []
         for (scope, stream), cut in cuts.items():
             if self._published.get((scope, stream)) == cut:
                 continue
             try:
-                await self._send(self._registration, scope, stream, cut)
+                await self._registry.update_cut(self._registration, scope, stream, cut)
             except PravegaError as error:
                 if (scope, stream) not in ended or not await self._is_deleted(scope, stream):
                     failures.append(error)

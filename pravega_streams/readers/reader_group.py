@@ -11,6 +11,7 @@ from pravega_common.errors import InvalidArgument, NotFound, PravegaError, Strea
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.controller.call_numbers import checked_mapping, checked_number, checked_text
+from pravega_streams.errors import ControllerRefused
 from pravega_streams.readers import checkpoints, transitions
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher, group_cuts
@@ -179,16 +180,25 @@ class ReaderGroup:
             raise InvalidArgument(
                 f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
             )
+        try:
+            await self._publish(self._publisher, cuts)
+        except ControllerRefused:
+            if not await self._publisher.has_another_generation():
+                raise
+            await self._publish(self._publisher, cuts)
+
+    async def _publish(self, publisher: CutPublisher, cuts: Cuts | None) -> None:
         if cuts:
-            await self._publisher.publish(checked_by_stream("cuts to publish", cuts))
+            await publisher.publish(checked_by_stream("cuts to publish", cuts))
         else:
-            await self._publisher.publish_state(await self._table.refresh())
+            await publisher.publish_state(await self._table.refresh())
 
     async def reset(self, cuts: Cuts) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.
 
-        ``InvalidArgument`` for a cut that is not of its stream, or lies behind the group's end in it;
-        ``StreamNotFound`` once a stream of the group is deleted, as nothing can begin there.
+        Of a subscriber retention keeps what comes after the cuts, before anything else is done. ``InvalidArgument`` for
+        a cut that is not of its stream, or lies behind the group's end in it; ``StreamNotFound`` once a stream of the
+        group is deleted, as nothing can begin there.
         """
         starts = checked_by_stream("cuts of a reset", cuts)
         start = GroupConfiguration(starts, {}, self.configuration.refresh_time_ms)
@@ -202,7 +212,12 @@ class ReaderGroup:
             ) from error
         bounded = {stream: end for stream, end in self.configuration.end.items() if stream in cuts}
         await self._cluster.check_ends(bounded, positions)
-        await self._table.update(lambda state: transitions.reset(state, positions))
+        await self._begin_again(positions)
+
+    async def _begin_again(self, positions: Positions, future: transitions.Successors | None = None) -> None:
+        if self._publisher is not None:
+            await self._publisher.go_back(transitions.reset(await self._table.refresh(), positions, future))
+        await self._table.update(lambda state: transitions.reset(state, positions, future))
 
     # ---- checkpoints
 
@@ -248,7 +263,7 @@ class ReaderGroup:
         # Such a cut does not say for which segments those that were not reached wait. The checkpoint does.
         for stream, cut in cuts.items():
             await self._cluster.check_cut(stream, cut)
-        await self._table.update(lambda state: transitions.reset(state, found.positions, found.future))
+        await self._begin_again(found.positions, found.future)
 
     async def _cuts_of_checkpoint(self, state: GroupState, name: str) -> dict[StreamName, StreamCut]:
         found = checkpoints.complete_one(state, name)

@@ -408,6 +408,38 @@ async def test_a_group_with_a_bad_cut_leaves_no_subscriber(
     assert client._groups.subscribers(SCOPE, stream) == []
 
 
+async def test_retention_waits_for_what_a_reset_group_reads_again(
+    client: AsyncStreamClient, writer_client: StreamClient
+) -> None:
+    stream, name, log = new_stream(writer_client, 1), new_name("group"), Log()
+    written: dict[str, int] = {}
+    group = await client.create_reader_group(
+        SCOPE, name, [stream], refresh_time_ms=REFRESH_MS, retention=ReaderGroupRetention.AUTOMATIC
+    )
+    elsewhere = await client.open_reader_group(SCOPE, name)
+    await group.initiate_checkpoint("before")
+    await asyncio.to_thread(write, writer_client, stream, written, 2)
+    async with await group.create_reader("r") as reader:
+        task = asyncio.create_task(read_into(reader, log))
+        await until_read(log, written)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await reader.refresh()
+    await group.publish_cuts()
+
+    def behind_bytes() -> int | None:
+        (described,) = writer_client.lags.describe([(SCOPE, stream)])
+        (found,) = described.subscribers
+        return found.behind_bytes
+
+    assert await asyncio.to_thread(behind_bytes) == 0
+    await group.reset_to_checkpoint("before")
+    length = (await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream))[0]
+    assert await asyncio.to_thread(behind_bytes) == length > 0
+    await elsewhere.publish_cuts()
+    assert await asyncio.to_thread(behind_bytes) == length
+
+
 async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_client: StreamClient) -> None:
     stream = new_name("stream")
     written: dict[str, int] = {}

@@ -27,7 +27,7 @@ from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successo
 from pravega_common.names import segment_name, segments_per_stream_max
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.owned_answer import answer_of_owner
-from pravega_streams.errors import EventsTruncated, ReaderOffline
+from pravega_streams.errors import ControllerRefused, EventsTruncated, ReaderOffline
 from pravega_streams.readers import event_reader, segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
@@ -222,7 +222,7 @@ async def test_a_group_with_a_bad_cut_is_not_registered(group: ReaderGroup) -> N
     registered: list[CutPublisher] = []
 
     async def register() -> CutPublisher:
-        registered.append(publisher_of(group, SentCuts().send))
+        registered.append(publisher_of(group, SentCuts()))
         return registered[-1]
 
     made = ReaderGroup(group._cluster, SCOPE, "new")
@@ -988,22 +988,31 @@ async def test_a_group_does_not_begin_behind_its_end(group: ReaderGroup, start: 
 # ---- retention
 
 
-@dataclass
 class SentCuts:
-    """The cuts that a group published, by name of the stream; ``refused`` streams are unknown."""
+    """The cuts that a group published, by name of the stream; ``refused`` streams are unknown. A ``GroupRegistry``."""
 
-    cuts: list[tuple[str, SegmentOffsets]] = field(default_factory=list)
-    refused: str = ""
+    def __init__(self, refused: str = "") -> None:
+        self.cuts: list[tuple[str, SegmentOffsets]] = []
+        self.refused = refused
+        self.registration = GroupRegistration(SCOPE, "g", "id", 0, ReaderGroupRetention.AUTOMATIC)
 
-    async def send(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
+    async def find(self, scope: str, group: str) -> GroupRegistration | None:
+        return self.registration
+
+    async def renew(self, registration: GroupRegistration) -> GroupRegistration:
+        self.registration = replace(self.registration, generation=self.registration.generation + 1)
+        return self.registration
+
+    async def update_cut(self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets) -> None:
         if stream == self.refused:
             raise NotFound(f"there is no stream {scope}/{stream}")
+        if registration != self.registration:
+            raise ControllerRefused("GENERATION_MISMATCH")
         self.cuts.append((stream, cut))
 
 
-def publisher_of(group: ReaderGroup, send: Callable[..., Awaitable[None]]) -> CutPublisher:
-    registration = GroupRegistration(SCOPE, group.name, "id", 0, ReaderGroupRetention.AUTOMATIC)
-    return CutPublisher(group._cluster, registration, send)
+def publisher_of(group: ReaderGroup, sent: SentCuts) -> CutPublisher:
+    return CutPublisher(group._cluster, sent.registration, sent)
 
 
 async def test_the_first_reader_that_can_publishes(group: ReaderGroup) -> None:
@@ -1014,14 +1023,14 @@ async def test_the_first_reader_that_can_publishes(group: ReaderGroup) -> None:
         )
     )
     sent = SentCuts()
-    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, sent.send))
+    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, sent))
     async with await registered.create_reader("b"), await registered.create_reader("c"):
         await eventually(lambda: sent.cuts == [(STREAM, {0: 0})])
 
 
 async def test_a_stream_that_refuses_its_cut_keeps_no_other_from_being_published(group: ReaderGroup) -> None:
     sent = SentCuts(refused="gone")
-    publisher = publisher_of(group, sent.send)
+    publisher = publisher_of(group, sent)
     with pytest.raises(NotFound):
         await publisher.publish({(SCOPE, "gone"): {0: 1}, (SCOPE, STREAM): {0: 2}})
     assert sent.cuts == [(STREAM, {0: 2})]
@@ -1033,7 +1042,7 @@ async def test_a_stream_that_is_deleted_needs_no_cut_once_the_group_goes_on_with
     await segments.create_segment(segment_name(SCOPE, "other", 0))
     both = GroupConfiguration({(SCOPE, STREAM): HEAD, (SCOPE, "other"): HEAD}, {}, 20)
     sent = SentCuts(refused=STREAM)
-    made = await ReaderGroup(group._cluster, SCOPE, "both", publisher_of(group, sent.send)).create(both)
+    made = await ReaderGroup(group._cluster, SCOPE, "both", publisher_of(group, sent)).create(both)
     async with await ReaderGroup(group._cluster, SCOPE, "both").create_reader("r") as reader:
         await segments.delete(S0)
         stream.deleted = {STREAM}
@@ -1047,17 +1056,53 @@ async def test_a_stream_that_is_deleted_needs_no_cut_once_the_group_goes_on_with
         await made.publish_cuts({(SCOPE, STREAM): {0: 5}})
 
 
+async def test_a_reset_goes_back_in_retention_before_anything_is_read_again(group: ReaderGroup) -> None:
+    """By the cut that was published before it, retention would drop what the group is to read again."""
+    sent = SentCuts()
+    registered = await ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, sent)).open()
+    async with await registered.create_reader("r"):
+        await registered.publish_cuts({(SCOPE, STREAM): {0: 11}})
+        sent.refused = STREAM
+        with pytest.raises(NotFound):
+            await registered.reset({(SCOPE, STREAM): {0: 0}})
+        assert await registered.readers_online() == ["r"], "retention was not told, so nothing was done"
+        sent.refused = ""
+        await registered.reset({(SCOPE, STREAM): {0: 0}})
+    assert sent.cuts[-2:] == [(STREAM, {0: 11}), (STREAM, {0: 0})]
+    assert await registered.readers_online() == []
+
+
+async def test_other_clients_publish_again_after_a_reset(group: ReaderGroup, caplog: pytest.LogCaptureFixture) -> None:
+    """Not what they knew when the generation that they had was refused: that may be of before the reset."""
+    sent = SentCuts()
+    publisher = publisher_of(group, sent)
+    other = ReaderGroup(group._cluster, SCOPE, "g", publisher)
+    await other.publish_cuts()
+    resetting = await ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, sent)).open()
+    await resetting.reset({(SCOPE, STREAM): {0: 0}})
+    sent.cuts.clear()
+    before = replace(group._table.state, unassigned={S0: 7})
+    await publisher.publish_recorded(before)
+    assert sent.cuts == []
+    await publisher.publish_recorded(before)
+    assert sent.cuts == [(STREAM, {0: 7})] and not caplog.messages
+    await sent.renew(sent.registration)
+    await other.publish_cuts()
+    assert sent.cuts[-1] == (STREAM, {0: 0})
+
+
 async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
     is_sending, is_given_up = asyncio.Event(), asyncio.Event()
 
-    async def hang(*_: object) -> None:
-        is_sending.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            is_given_up.set()
+    class Hanging(SentCuts):
+        async def update_cut(self, *_: object) -> None:
+            is_sending.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_given_up.set()
 
-    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, hang))
+    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher_of(group, Hanging()))
     await segments.append(S0, [framed(b"one")])
     async with asyncio.timeout(20), await registered.create_reader("r") as reader:
         await is_sending.wait()
