@@ -45,9 +45,9 @@ def read_schema(given: Mapping[str, str]) -> str:
     """The schema of a read without one of the user's, as DDL."""
     options = ReadOptions.parse(given, Use.READ)
     if options.metadata is not None:
-        from pravega_spark.source.batch_reader import METADATA_SCHEMAS
+        from pravega_spark.source.batch_reader import metadata_schema
 
-        return METADATA_SCHEMAS[options.metadata]
+        return metadata_schema(options.metadata)
     columns = RECORD_SOURCE_SCHEMA if options.has_records else SOURCE_SCHEMA
     return f"{columns}, {INGEST_TIME_COLUMN}" if options.ingest_time else columns
 

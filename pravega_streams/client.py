@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pravega_streams.controller.stream_lags import StreamLagClient
     from pravega_streams.controller.transaction_sets import TransactionSetClient
     from pravega_streams.segment.segment_client import SegmentClient
+    from pravega_streams.table.key_value_tables import KeyValueTableClient
 
 
 class StreamClient:
@@ -80,6 +81,12 @@ class StreamClient:
         from pravega_streams.controller.stream_lags import StreamLagClient
 
         return StreamLagClient(self.controller.transport)
+
+    @MadeOnce
+    def key_value_tables(self) -> KeyValueTableClient:
+        from pravega_streams.table.key_value_tables import KeyValueTableClient
+
+        return KeyValueTableClient(self.controller.transport)
 
     def endpoint(self, scope: str, stream: str, segment_id: int) -> Endpoint:
         """The store that owns the segment's container."""

@@ -22,7 +22,7 @@ from pravega_streams.event.transaction import TransactionalWriter, lease_default
 from pravega_streams.readers.blocking import BlockingReaderGroup, LoopThread
 from pravega_streams.readers.group_state import Start, refresh_time_default_ms
 from pravega_streams.table.key_value_table import KeyValueTable
-from pravega_streams.table.key_value_tables import KeyValueTableClient, KeyValueTableSettings
+from pravega_streams.table.key_value_tables import KeyValueTableSettings
 
 
 class StreamManager:
@@ -43,7 +43,6 @@ class StreamManager:
         self._address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
         self._credentials = credentials
         self.client = StreamClient(self._address, credentials=credentials)
-        self._tables = KeyValueTableClient(self.client.controller.transport)
         self._loop = LoopThread()
         self._asynchronous: AsyncStreamClient | None = None
 
@@ -164,16 +163,16 @@ class StreamManager:
     ) -> bool:
         """Make a table whose keys have these lengths in bytes; whether it is new."""
         settings = KeyValueTableSettings(partitions, primary_key_length, secondary_key_length)
-        return self._tables.create(scope, table, settings)
+        return self.client.key_value_tables.create(scope, table, settings)
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:
         """Whether it was there."""
-        return self._tables.delete(scope, table)
+        return self.client.key_value_tables.delete(scope, table)
 
     def list_key_value_tables(self, scope: str) -> Iterator[str]:
-        return self._tables.list(scope)
+        return self.client.key_value_tables.list(scope)
 
     def open_key_value_table(self, scope: str, table: str) -> KeyValueTable:
         """Open a table that exists: ``NotFound``."""
-        settings = self._tables.settings(scope, table)
-        return KeyValueTable(self.client.segments, self._tables.segments(scope, table), settings)
+        settings = self.client.key_value_tables.settings(scope, table)
+        return KeyValueTable(self.client.segments, self.client.key_value_tables.segments(scope, table), settings)

@@ -15,6 +15,8 @@ from pravega_spark.backfill.definition import ExportJob, compare_with_record, jo
 from pravega_spark.backfill.export_plan import chunk_bytes_for, chunks_of_plan, divided
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.progress import ChunkProgress, ProgressDisplay, progress_of_stages
+from pravega_spark.backfill.row_by_row import check_row_by_row
+from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.commands.connection import cluster_address
 from pravega_spark.commands.cuts import resolve_position
 from pravega_spark.commands.stream_names import parse_stream
@@ -71,6 +73,7 @@ def run_export(
             plan = {**job_json(job), **_range(job, resolve)}
             # A source or expression that cannot work fails before the job is recorded, so that a slip costs no job id.
             rows = _rows(spark, job, source)
+            _check_selected(spark, job, source)
             _check_partitions(job, rows.columns)
             _check_can_be_written(rows, job, folder)
             size_bytes = chunk_bytes or chunk_bytes_for(spark.sparkContext.defaultParallelism)
@@ -182,6 +185,21 @@ def _together(job_id: str, folder: JobFolder, records: list[dict[str, Any]]) -> 
 def _rows(spark: SparkSession, job: ExportJob, source: dict[str, str]) -> DataFrame:
     frame = spark.read.format("pravega").options(**source).load()
     return frame.selectExpr(*job.select) if job.select else frame
+
+
+def _check_selected(spark: SparkSession, job: ExportJob, source: dict[str, str]) -> None:
+    """``InvalidArgument`` for what is computed over several rows: it would be, for each chunk by itself."""
+    from pyspark.errors import AnalysisException
+
+    if job.select:
+        streamed = spark.readStream.format("pravega").options(**source).load()
+        try:
+            check_row_by_row(spark, streamed.selectExpr(*job.select))
+        except AnalysisException as error:
+            raise InvalidArgument(
+                f"--select makes each row of one event ({sentence_of(error)}); export the events, and compute that of "
+                "the files"
+            ) from error
 
 
 def _check_partitions(job: ExportJob, columns: list[str]) -> None:

@@ -18,6 +18,7 @@ from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
 from pravega_spark.backfill.progress import JobProgress, ProgressDisplay, progress_of_stages
+from pravega_spark.backfill.row_by_row import check_row_by_row
 from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.backfill.staging import Staging, staged_rows_per_file_default
 from pravega_spark.ledger.batch import JOB_PREFIX
@@ -130,7 +131,7 @@ def _recorded(spark: SparkSession, job_id: str, job: LoadJob, folder: JobFolder)
     schema = _events(_rows(spark, known), known).schema
     sink_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     if known.is_of_files:
-        _check_streamed(spark, known, folder)
+        check_row_by_row(spark, _events(_streamed(spark, known, folder), known))
     folder.create(RECORD, job_json(known))
     return known
 
@@ -141,15 +142,6 @@ def _check_not_passed_over(source: str, folder: JobFolder) -> None:
     is_passed_over = name.startswith(".") or (name.startswith("_") and "=" not in name)
     if is_passed_over and folder.is_file(source):
         raise InvalidArgument(f"the name of '{source}' begins with '{name[0]}': Spark reads no such file; rename it")
-
-
-def _check_streamed(spark: SparkSession, job: LoadJob, folder: JobFolder) -> None:
-    """Raises Spark's own error for expressions that a batch may have and a stream may not: over several rows."""
-    events: Any = _events(_streamed(spark, job, folder), job)
-    context: Any = spark.sparkContext
-    packages = context._jvm.org.apache.spark.sql
-    checker = packages.catalyst.analysis.UnsupportedOperationChecker
-    checker.checkForStreaming(events._jdf.queryExecution().analyzed(), packages.streaming.OutputMode.Append())
 
 
 def _reader(spark: SparkSession, job: LoadJob) -> Any:

@@ -35,6 +35,7 @@ from pravega_common.model.retention import RetentionType
 from pravega_common.model.scaling import ScaleType, scale_factor_min
 from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max
 from pravega_common.names import (
+    reader_group_stream,
     scoped_name,
     validate_scope_name,
     validate_stream_name,
@@ -83,6 +84,8 @@ _KINDS: Final[tuple[tuple[type[PravegaError], str], ...]] = (
 )
 _COLUMNS: Final = (*SOURCE_COLUMNS, *EVENT_NAMES, *KEY_NAMES)
 _RECORD_COLUMNS: Final = (*RECORD_PARTS, *(name for name in SOURCE_COLUMNS if name != "event"))
+held_named_max: Final = 5
+"""Groups and tables that the error of a scope names."""
 _PLACE: Final = ("controller", "scope", "stream", "path")
 
 
@@ -108,15 +111,30 @@ class CatalogCalls:
         return self._client.controller.create_scope(scope)
 
     def drop_scope(self, scope: str, cascade: bool) -> bool:
-        """True if the scope was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it."""
+        """True if the scope was there; ``cascade`` deletes its streams first. ``ScopeNotEmpty`` without it, and for a
+        scope of reader groups or key-value tables, before anything is deleted."""
         if not self.scope_exists(scope):
             return False
-        streams = _visible(self._client.controller.list_streams(scope))
+        names = list(self._client.controller.list_streams(scope))
+        streams = _visible(names)
         if streams and not cascade:
             raise ScopeNotEmpty(f"scope '{scope}' has {len(streams)} streams; drop them first, or say CASCADE")
+        self._check_no_others(scope, names)
         for stream in streams:
             self.drop_stream(scope, stream)
         return self._client.controller.delete_scope(scope)
+
+    def _check_no_others(self, scope: str, streams: Iterable[str]) -> None:
+        prefix = reader_group_stream("")
+        groups = [f"reader group {name.removeprefix(prefix)}" for name in streams if name.startswith(prefix)]
+        held = [*groups, *(f"key-value table {name}" for name in self._client.key_value_tables.list(scope))]
+        if held:
+            more = f" and {len(held) - held_named_max} more" if len(held) > held_named_max else ""
+            raise ScopeNotEmpty(
+                f"nothing of scope '{scope}' was deleted, as it has what is no table here: "
+                f"{', '.join(held[:held_named_max])}{more}; delete groups by delete_reader_group of the Python client, "
+                "that of a query by pravega-spark subscriber remove, tables by delete_key_value_table"
+            )
 
     # Streams
 

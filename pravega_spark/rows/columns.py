@@ -46,7 +46,9 @@ EVENT_NAMES: Final = ("event", "value")
 EVENT_TYPES: Final = ("string", "binary")
 NESTED_KINDS: Final = ("struct<", "array<", "map<")
 """How the SQL types begin whose values a sink writes as JSON (json_texts.py)."""
-_NOT_IN_JSON: Final = re.compile(r"[<:,](?:interval(?: [a-z ]+)?|variant|udt)(?=[,>])")
+_NOT_IN_JSON: Final = re.compile(
+    r"[<:,](?:interval(?: [a-z ]+)?|variant|udt|time\(\d+\)|geometry\([^)]*\)|geography\([^)]*\))(?=[,>])"
+)
 """SQL types within a nested one that have no JSON here; a field may well be called so, and is then followed by a
 colon."""
 KEY_NAMES: Final = ("routing_key", "key")

@@ -1,7 +1,8 @@
 """Writes nested values as JSON, as Spark's ``to_json`` does by itself, with times in UTC.
 
 Fields of a struct that are null are left out; nulls in arrays and maps stay. Binary values are Base64; NaN and the
-infinities are texts; dates and times are in the form of ISO 8601, times with milliseconds.
+infinities are texts; dates and times are in the form of ISO 8601, times with milliseconds. So are the keys of a map,
+which ``to_json`` writes as Spark holds them: a date as the number of its day.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import base64
 import json.encoder
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -35,9 +36,26 @@ def json_texts(values: pa.Array) -> pa.Array:
     """One JSON text for each value, null for null. ``InvalidArgument`` for a time outside of the years 1 to 9999."""
     write = _writer_of(values.type)
     try:
-        return pa.array([None if value is None else write(value) for value in values.to_pylist()], pa.string())
+        found = values.cast(_in_utc(values.type)).to_pylist()
+        return pa.array([None if value is None else write(value) for value in found], pa.string())
     except (OverflowError, ValueError) as error:
         raise InvalidArgument(f"a value of the event cannot be written as JSON: {error}") from error
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """The type with all times in UTC, where they are the same numbers: Spark allows session time zones that Python does
+    not know (``GMT+3``, ``PST``)."""
+    if pa.types.is_struct(kind):
+        return pa.struct([item.with_type(_in_utc(item.type)) for item in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_in_utc(kind.key_type)), kind.item_field.with_type(_in_utc(kind.item_type))
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_in_utc(kind.value_type)))
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
 
 
 def _writer_of(kind: pa.DataType) -> Writer:
@@ -122,7 +140,7 @@ def _date(value: date) -> str:
 def _time(value: datetime) -> str:
     if value.tzinfo is None:
         return f'"{value.isoformat(timespec="milliseconds")}"'
-    return f'"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
+    return f'"{value.replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
 
 
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Writer], ...]] = (

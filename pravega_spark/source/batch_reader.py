@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pravega_common.errors import NotFound, SegmentNotFound
+from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
+from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
@@ -28,11 +29,16 @@ from pravega_spark.worker_socket import SentToTask
 batch_partition_bytes: Final = 128 * 1024 * 1024
 """The largest partition of a batch read unless options say otherwise, about: that of Spark's own files."""
 
-METADATA_SCHEMAS = {
-    "StreamInfo": "head_stream_cut string, tail_stream_cut string",
-    "Streams": "scope_name string, stream_name string",
+METADATA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "StreamInfo": ("head_stream_cut", "tail_stream_cut"),
+    "Streams": ("scope_name", "stream_name"),
 }
-"""Spark's DDL of the rows of each value of option ``metadata``."""
+"""The columns of the rows of each value of option ``metadata``, all of them strings."""
+
+
+def metadata_schema(kind: str) -> str:
+    """Spark's DDL of the rows of a value of option ``metadata``."""
+    return ", ".join(f"{name} string" for name in METADATA_COLUMNS[kind])
 
 
 @in_sentences
@@ -108,8 +114,17 @@ class MetadataReader(DataSourceReader):
     """The rows of option ``metadata``; they are made on the driver."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+        """``InvalidArgument`` for a schema with other columns."""
+        check(options.metadata is not None, "a read of metadata does not say of which")
         self._options = options
         self._schema = schema
+        self._names = METADATA_COLUMNS[options.metadata]
+        for field in schema:
+            if field.name not in self._names or field.type != pa.string():
+                raise InvalidArgument(
+                    f"metadata={options.metadata} has no column '{field.name}' of type {field.type}; leave the schema "
+                    f"out, or name some of: {metadata_schema(options.metadata)}"
+                )
 
     def partitions(self) -> list[InputPartition]:
         return [RowsPartition(self._rows())]
@@ -135,5 +150,6 @@ class MetadataReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RowsPartition):
-            columns = [pa.array([row[index] for row in partition.rows], pa.string()) for index in range(2)]
+            indices = [self._names.index(name) for name in self._schema.names]
+            columns = [pa.array([row[index] for row in partition.rows], pa.string()) for index in indices]
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

@@ -609,6 +609,9 @@ def test_an_export_that_an_older_version_began_goes_on(spark: SparkSession, plac
         (("offset", "offset"), "COLUMN_ALREADY_EXISTS"),
         (("offset", "segment_id AS OFFSET"), "COLUMN_ALREADY_EXISTS"),
         (("offset", "struct() AS nothing"), "(?i)empty"),
+        (("count(*) AS events",), "--select makes each row of one event .*aggregat"),
+        (("offset", "lag(offset) OVER (ORDER BY offset) AS before"), "--select makes each row of one event .*indow"),
+        (("monotonically_increasing_id() AS number",), "--select makes each row of one event"),
     ],
 )
 def test_a_slip_costs_no_export(spark: SparkSession, place: Place, wrong: tuple[str, ...], complaint: str) -> None:

@@ -73,9 +73,20 @@ class Controller:
         return self.scopes[scope].pop(stream, None) is not None
 
 
+class Tables:
+    """The names of key-value tables, the same in each scope."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def list(self, scope: str) -> Iterator[str]:
+        return iter(self.names)
+
+
 class Client:
     def __init__(self) -> None:
         self.controller = Controller()
+        self.key_value_tables = Tables()
 
 
 @pytest.fixture
@@ -172,6 +183,15 @@ def test_what_is_not_the_users_is_not_listed_and_does_not_hold_a_scope(client: C
     assert ask(client, "drop_scope", scope="s", cascade=True) is True
     assert client.controller.sealed == {"s/t"}
     assert ask(client, "list_scopes") == []
+
+
+def test_a_scope_with_what_cascade_does_not_delete_keeps_its_streams(client: Client) -> None:
+    create(client, "t")
+    client.controller.scopes["s"] |= {"_RGquery": StreamConfiguration(), "_MARK_RGquery": StreamConfiguration()}
+    client.key_value_tables.names = ["names"]
+    code, said = ask(client, "drop_scope", scope="s", cascade=True)
+    assert code == "scope_not_empty" and "no table here: reader group query, key-value table names; delete" in said
+    assert "t" in client.controller.scopes["s"] and client.controller.sealed == set()
 
 
 def test_errors_are_replies(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -85,6 +86,29 @@ def test_a_time_that_python_does_not_know_is_refused() -> None:
 def test_types_without_json_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(InvalidArgument, match="cannot be written as JSON"):
         json_texts(pa.array([], pa.struct([("x", kind)])))
+
+
+@pytest.mark.parametrize("zone", ["GMT+3", "GMT+03:00", "UTC+3", "PST", "Z", "Europe/Berlin"])
+@pytest.mark.parametrize(
+    ("nested", "found"),
+    [
+        (lambda time: pa.list_(time), '["1970-01-01T00:00:01.000Z"]'),
+        (lambda time: pa.large_list(time), '["1970-01-01T00:00:01.000Z"]'),
+        (lambda time: pa.struct([("a", pa.list_(time))]), '{"a":["1970-01-01T00:00:01.000Z"]}'),
+        (lambda time: pa.map_(pa.string(), time), '{"k":"1970-01-01T00:00:01.000Z"}'),
+        (lambda time: pa.map_(time, pa.int64()), '{"1970-01-01T00:00:01.000Z":7}'),
+    ],
+)
+def test_times_in_zones_that_only_java_knows(
+    zone: str, nested: Callable[[pa.DataType], pa.DataType], found: str
+) -> None:
+    """A time is a number of microseconds, whatever the zone of the session."""
+    numbers = {"{": {"a": [1_000_000]}, "[": [1_000_000]}
+    kind = nested(pa.int64())
+    value: Any = numbers[found[0]]
+    if pa.types.is_map(kind):
+        value = [(1_000_000, 7)] if pa.types.is_int64(kind.key_type) else [("k", 1_000_000)]
+    assert json_texts(pa.array([value], kind).cast(nested(pa.timestamp("us", zone)))).to_pylist() == [found]
 
 
 def test_the_other_columns_stay() -> None:

@@ -91,6 +91,7 @@ def test_refused_schemas(fields: list[tuple[str, pa.DataType]], message: str) ->
         ([("event", "map<string,array<int>>")], SinkColumns(0, None)),
         ([("event", "struct<product:string,variant:string>")], SinkColumns(0, None)),
         ([("event", "array<struct<interval:int,udt:int,study_interval:date>>")], SinkColumns(0, None)),
+        ([("event", "struct<time:timestamp,geometry:binary>")], SinkColumns(0, None)),
     ],
 )
 def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> None:
@@ -111,6 +112,9 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
         ([("event", "map<string,interval day to second>")], "column 'event' is map<string,interval day to second>"),
         ([("event", "struct<variant:variant>")], "column 'event' is struct<variant:variant>; write to_json"),
         ([("event", "struct<a:udt,b:int>")], "column 'event' is struct<a:udt,b:int>; write to_json"),
+        ([("event", "struct<v:array<geometry(4326)>>")], r"column 'event' is struct<v:array<geometry\(4326\)>>; write"),
+        ([("event", "map<string,geography(any)>")], r"column 'event' is map<string,geography\(any\)>; write"),
+        ([("event", "array<time(6)>")], r"column 'event' is array<time\(6\)>; write"),
         ([("event", "string"), ("key", "double")], "routing_key attribute type .* bigint, but column 'key' is double"),
         ([("event", "string"), ("value", "string")], "columns 'event' and 'value' mean the same"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -375,9 +376,29 @@ def test_a_batch_leaves_out_a_stream_that_is_deleted_while_it_is_planned(
     assert sorted(rows) == [*numbered(0, 1), *numbered(2, 3)]
 
 
+FACTS = pa.schema([("tail_stream_cut", pa.string()), ("head_stream_cut", pa.string())])
+
+
+def test_facts_are_in_the_columns_of_their_names(source: Source) -> None:
+    source.add("orders-1", 0, 3)
+    facts = MetadataReader(source.options(Use.BATCH_READ, metadata="StreamInfo"), FACTS)
+    (batch,) = (batch for part in facts.partitions() for batch in facts.read(part))
+    (row,) = batch.to_pylist()
+    assert StreamCut.from_text(row["head_stream_cut"]).offsets == {0: 0}
+    assert StreamCut.from_text(row["tail_stream_cut"]).offsets != {0: 0}
+
+
+@pytest.mark.parametrize(
+    "schema", [pa.schema([("x", pa.string())]), pa.schema([("head_stream_cut", pa.int64())])], ids=str
+)
+def test_a_schema_that_facts_do_not_have_is_refused(source: Source, schema: pa.Schema) -> None:
+    with pytest.raises(InvalidArgument, match="name some of: head_stream_cut string, tail_stream_cut string"):
+        MetadataReader(source.options(Use.BATCH_READ, metadata="StreamInfo"), schema)
+
+
 def named_in(source: Source) -> list[str]:
     """The streams of a batch of facts."""
-    (made,) = MetadataReader(source.options(Use.BATCH_READ, metadata="StreamInfo"), SCHEMA).partitions()
+    (made,) = MetadataReader(source.options(Use.BATCH_READ, metadata="StreamInfo"), FACTS).partitions()
     assert isinstance(made, RowsPartition)
     for head, tail in made.rows:
         assert StreamCut.from_text(head).stream == StreamCut.from_text(tail).stream
@@ -578,7 +599,7 @@ class TestBatch:
     def test_facts(self, source: Source, metadata: str) -> None:
         source.add("orders-1", 0, 2)
         source.add("others", 2, 4)
-        (made,) = MetadataReader(source.options(Use.BATCH_READ, metadata=metadata), SCHEMA).partitions()
+        (made,) = MetadataReader(source.options(Use.BATCH_READ, metadata=metadata), pa.schema([])).partitions()
         assert isinstance(made, RowsPartition) and len(made.rows) == 1
 
 
