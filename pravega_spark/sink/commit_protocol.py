@@ -172,13 +172,12 @@ def _replay_differs(commit: BatchCommit, recorded: TransactionSet, on_replay_mis
         f"{commit.identity} was committed with {recorded.events} events of {recorded.bytes} bytes and is replayed "
         f"with {commit.events} events of {commit.size_bytes} bytes"
     )
-    aborts = members_outside(commit.members, recorded)
+    aborts, waits = members_outside(commit.members, recorded), recorded.state is not SetState.FINISHED
     if commit.events == recorded.events:
         # Sums of floats in another order, a map with its keys in another order: the same rows in other bytes.
-        waits = recorded.state is not SetState.FINISHED
         return Consequence(aborts=aborts, waits=waits, warning=f"{text}; the replay is taken for the same")
     if on_replay_mismatch == "skip":
-        return Consequence(aborts=aborts, warning=f"{text}; the replay is skipped")
+        return Consequence(aborts=aborts, waits=waits, warning=f"{text}; the replay is skipped")
     return Consequence(
         aborts=aborts,
         error=ReplayDiffers(f"{text}; set on_replay_mismatch=skip to keep what was committed and go on"),

@@ -75,16 +75,18 @@ class SegmentWriters:
         self.router = router
         self._names = [name_of(segment) for segment in router.segments]
         gone = [self._writers.pop(name) for name in list(self._writers) if name not in self._names]
-        for writer in gone:
-            with suppress(SegmentSealed, SegmentNotFound):  # It says so again when it is waited for.
-                writer.start_flush()
-        for writer in gone:
-            with suppress(SegmentSealed, SegmentNotFound):
-                writer.flush()
-        pieces = [piece for writer in gone for piece in writer.unacknowledged()]
-        for writer in gone:
-            writer.close()
-        return pieces
+        try:
+            for writer in gone:
+                with suppress(SegmentSealed, SegmentNotFound):  # It says so again when it is waited for.
+                    writer.start_flush()
+            for writer in gone:
+                with suppress(SegmentSealed, SegmentNotFound):
+                    writer.flush()
+            return [piece for writer in gone for piece in writer.unacknowledged()]
+        finally:
+            # Nobody else knows them any more, and what they hold counts in a budget of all tasks of the process.
+            for writer in gone:
+                writer.close()
 
     def start_flush(self) -> None:
         """Send what has gathered, without waiting for answers."""

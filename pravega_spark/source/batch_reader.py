@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound
-from pravega_common.invariants import check
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
@@ -115,15 +114,15 @@ class MetadataReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         """``InvalidArgument`` for a schema with other columns."""
-        check(options.metadata is not None, "a read of metadata does not say of which")
         self._options = options
         self._schema = schema
-        self._names = METADATA_COLUMNS[options.metadata]
+        kind = str(options.metadata)
+        self._names = METADATA_COLUMNS[kind]
         for field in schema:
             if field.name not in self._names or field.type != pa.string():
                 raise InvalidArgument(
-                    f"metadata={options.metadata} has no column '{field.name}' of type {field.type}; leave the schema "
-                    f"out, or name some of: {metadata_schema(options.metadata)}"
+                    f"metadata={kind} has no column '{field.name}' of type {field.type}; leave the schema out, or name "
+                    f"some of: {metadata_schema(kind)}"
                 )
 
     def partitions(self) -> list[InputPartition]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pravega_common.errors import SegmentSealed
+from pravega_common.errors import SegmentSealed, Unavailable
 from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_name
 from pravega_spark.gateway.contract import SegmentWriter, StreamGateway
@@ -98,3 +98,21 @@ def test_what_a_merged_segment_took_is_not_written_again(store: FakeStore, write
     merged = RowRouter([SegmentRange("s", "t", 2, 0.0, 1.0)], 0)
     left = writers.reroute(merged, lambda segment: segment.name)
     assert sum(piece.event_count for piece in left) == rows_per_batch // 2, "those of the first segment alone"
+
+
+def test_writers_are_closed_where_following_a_scale_fails(
+    writers: SegmentWriters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they hold counts for all tasks of the worker, and Spark uses a worker again."""
+    write(writers, 0.5)
+    closed: list[str] = []
+    for name in NAMES:
+        monkeypatch.setattr(writers.writer(name), "close", lambda name=name: closed.append(name))
+
+    def flush() -> None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(writers.writer(NAMES[0]), "flush", flush)
+    with pytest.raises(Unavailable):
+        writers.reroute(RowRouter([SegmentRange("s", "t", 2, 0.0, 1.0)], 0), lambda segment: segment.name)
+    assert closed == NAMES

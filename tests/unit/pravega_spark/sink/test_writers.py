@@ -21,7 +21,7 @@ from pravega_common.model.transaction_sets import (
     Sink,
     TransactionSet,
 )
-from pravega_spark.ledger.batch import BatchIdentity, BatchRegistration
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration
 from pravega_spark.options.definitions import Use
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.rows.columns import SinkColumns
@@ -231,6 +231,27 @@ class TestDecision:
             commit_batch(streams.gateway, options(), other, 0)
         commit_batch(streams.gateway, options(on_replay_mismatch="skip"), other, 0)
         assert committed(streams) == expected(0, 30)
+
+    def test_a_skipped_replay_is_over_when_what_was_committed_is_readable(
+        self, streams: FakeStreams, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The run before it may have ended between the decision and the merge."""
+        commit_batch(streams.gateway, options(), [writer(streams).write([rows(0, 30)])], 0)
+        decide, look, looks = streams.gateway.commit_transaction_set, streams.gateway.transaction_set, 0
+
+        def decided(commit: BatchCommit) -> SetDecision:
+            decision = decide(commit)
+            return replace(decision, recorded=replace(decision.recorded, state=SetState.COMMITTED))
+
+        def counted(*call: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return look(*call)
+
+        monkeypatch.setattr(streams.gateway, "commit_transaction_set", decided)
+        monkeypatch.setattr(streams.gateway, "transaction_set", counted)
+        commit_batch(streams.gateway, options(on_replay_mismatch="skip"), [writer(streams).write([rows(0, 29)])], 0)
+        assert looks == 1
 
     def test_replay_with_as_many_rows_of_other_bytes(
         self, streams: FakeStreams, caplog: pytest.LogCaptureFixture
