@@ -44,6 +44,9 @@ class ContainerDataSource:
     def segment(self, segment_id: int) -> SegmentMetadata | None:
         return self._metadata.segments.get(segment_id)
 
+    def truncated_below(self, segment_id: int) -> int:
+        return self._read_index.truncated_below(segment_id)
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         return self._read_index.read_cached(segment_id, offset, length)
 

@@ -61,6 +61,10 @@ class ReadIndex(Protocol):
         """Answers as ``read`` where all wanted bytes that there are have a place in the cache; None where not."""
         ...
 
+    def truncated_below(self, segment_id: int) -> int:
+        """As ``WriterDataSource.truncated_below``."""
+        ...
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         """As ``WriterDataSource.read_cached``; an invariant violation if a byte is not in the cache."""
         ...

@@ -53,11 +53,16 @@ class WriterDataSource(Protocol):
         container forgot it."""
         ...
 
+    def truncated_below(self, segment_id: int) -> int:
+        """The offset of a segment below which its bytes are truncated, as of the last *committed* operation and where
+        they live by then: nobody can read them any more, and they may be missing from the cache."""
+        ...
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         """Bytes that were committed and are not yet acknowledged as being in Tier 2, as views on cache blocks.
 
-        Also for a source that was merged meanwhile: resolved to where its bytes live now. Bytes below the segment's
-        start offset, or of a deleted segment, may be missing: the writer must not ask for them (``segment`` tells).
+        Also for a source that was merged meanwhile: resolved to where its bytes live now. Bytes below
+        ``truncated_below``, or of a deleted segment, may be missing: the writer must not ask for them.
         """
         ...
 

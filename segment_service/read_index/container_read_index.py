@@ -175,6 +175,14 @@ class ContainerReadIndex:
             return None
         return self._result(index, offset, views, wanted, waited=False)
 
+    def truncated_below(self, segment_id: int) -> int:
+        index = self._indices.get(segment_id)
+        if index is None:
+            metadata = self._metadata.segments.get(segment_id)
+            return 0 if metadata is None else metadata.start_offset
+        root, base = index.root()
+        return max(0, root.metadata.start_offset - base)
+
     def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
         if self._has_closed():
             raise ContainerOffline(f"container {self._metadata.container_id} has stopped")

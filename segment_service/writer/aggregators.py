@@ -18,8 +18,8 @@ class Aggregators:
     """
 
     def __init__(self, source: WriterDataSource, idle_max: int) -> None:
-        self.merged_at: dict[int, tuple[int, int]] = {}
-        """Source id to (target id, offset) of the merges that were read from the log and are not finished in Tier 2."""
+        self.merged: set[int] = set()
+        """The sources of the merges that were read from the log and are not finished in Tier 2."""
         self._source = source
         self._idle_max = idle_max
         self._by_id: dict[int, SegmentAggregator] = {}
@@ -76,7 +76,7 @@ class Aggregators:
             return
         oldest, _ = self._idle.popitem(last=False)
         aggregator = self._by_id[oldest]
-        if aggregator.is_idle and not aggregator.is_busy and oldest not in self.merged_at:
+        if aggregator.is_idle and not aggregator.is_busy and oldest not in self.merged:
             del self._by_id[oldest]
 
     def stir(self, segment_id: int) -> None:

@@ -57,7 +57,6 @@ class SegmentFlusher:
         self._source = source
         self._storage = storage
         self._aggregators = aggregators
-        self._merged_at = aggregators.merged_at
         self._clock = clock
         self._rng = rng
         self._config = config
@@ -205,7 +204,7 @@ class SegmentFlusher:
 
     async def _write(self, aggregator: SegmentAggregator, step: Write) -> None:
         segment_id, start, end = aggregator.segment_id, step.start, step.end
-        gone = self._truncated_below(segment_id, start, end)
+        gone = min(max(start, self._source.truncated_below(segment_id)), end)
         data = [memoryview(bytes(gone - start))] if gone > start else []
         if gone < end:
             data += self._source.read_cached(segment_id, gone, end - gone)
@@ -229,17 +228,6 @@ class SegmentFlusher:
     def _compared(metadata: SegmentMetadata | None) -> None:
         if metadata is not None:
             metadata.recovered_length = None
-
-    def _truncated_below(self, segment_id: int, start: int, end: int) -> int:
-        """The offset in [start, end] below which bytes were truncated meanwhile: nobody can read them any more."""
-        root, base = segment_id, 0
-        for _ in range(merge_depth_max):
-            if root not in self._merged_at:
-                break
-            root, offset = self._merged_at[root]
-            base += offset
-        metadata = self._source.segment(root)
-        return min(max(start, (metadata.start_offset if metadata is not None else 0) - base), end)
 
     async def _merge(self, target: SegmentAggregator, merging: Merging) -> None:
         """A merge of a source that is, or may be, in Tier 2 under its own id."""
@@ -374,6 +362,8 @@ class SegmentFlusher:
             if merged.in_storage:
                 await self._storage.delete(merged.source_id, merged.sequence)
                 failpoint(SOURCE_DELETED)
+            if not aggregator.ended or aggregator.ended[0][1] is not merged:
+                return  # The target was deleted meanwhile, and its deletion has the source.
             length = aggregator.stored_length if merged.target_id == aggregator.segment_id else 0
             self._notify_merged(merged, length)
             aggregator.ended_first()
@@ -381,7 +371,7 @@ class SegmentFlusher:
     def _notify_merged(self, merged: Source, target_length: int) -> None:
         target = self._source.segment(merged.target_id)
         known = min(target_length, target.length) if target is not None else 0
-        self._merged_at.pop(merged.source_id, None)
+        self._aggregators.merged.discard(merged.source_id)
         self._aggregators.drop(merged.source_id)
         self._source.merged_in_storage(merged.target_id, merged.source_id, known)
 

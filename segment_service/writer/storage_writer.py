@@ -182,7 +182,7 @@ class StorageWriter(Service):
 
     def _merge(self, target: SegmentAggregator, operation: Merge, now_s: float) -> None:
         source = self._aggregators.obtain(operation.source_id)
-        self._aggregators.merged_at[operation.source_id] = (operation.segment_id, operation.offset)
+        self._aggregators.merged.add(operation.source_id)
         joins = source.can_be_joined
         target.merge(
             Merging(

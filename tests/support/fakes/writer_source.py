@@ -104,9 +104,11 @@ class CommittedLog:
         return [one for one in self.state.segments.values() if not one.is_deleted and not one.is_merged]
 
     def create(self, rng: random.Random) -> int:
+        return self.create_named(TRANSACTION if rng.random() < 0.4 else f"scope/segment-{self.next_id}")
+
+    def create_named(self, name: str) -> int:
         segment_id = self.next_id
         self.next_id += 1
-        name = TRANSACTION if rng.random() < 0.4 else f"scope/segment-{segment_id}"
         self.commit(MapSegment(sequence_number=self.next_sequence, name=name, segment_id=segment_id))
         return segment_id
 
@@ -205,11 +207,21 @@ class FakeWriterDataSource:
     def segment(self, segment_id: int) -> SegmentMetadata | None:
         return self.state.segments.get(segment_id)
 
-    def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
+    def _root(self, segment_id: int) -> tuple[int, int]:
+        """The segment that has the bytes of another by now, and where they begin in it."""
         root, base = segment_id, 0
         while root in self.state.merged_at:
             root, at = self.state.merged_at[root]
             base += at
+        return root, base
+
+    def truncated_below(self, segment_id: int) -> int:
+        root, base = self._root(segment_id)
+        metadata = self.state.segments.get(root)
+        return 0 if metadata is None else max(0, metadata.start_offset - base)
+
+    def read_cached(self, segment_id: int, offset: int, length: int) -> list[memoryview]:
+        root, base = self._root(segment_id)
         metadata = self.state.segments[root]
         assert not metadata.is_deleted, f"bytes of segment {segment_id} went with {root}"
         assert base + offset >= metadata.start_offset, f"bytes of segment {segment_id} were truncated"

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from segment_service.contracts.operations import MapSegment
 from segment_service.storage.in_memory import InMemoryChunkStorage
 from tests.support.eventually import eventually
 from tests.support.fakes.faulty_chunk_storage import FaultRates
@@ -33,10 +32,7 @@ class World:
         self._rng = random.Random(0)
 
     def create(self, name: str) -> int:
-        segment_id = self.log.next_id
-        self.log.next_id += 1
-        self.log.commit(MapSegment(sequence_number=self.log.next_sequence, name=name, segment_id=segment_id))
-        return segment_id
+        return self.log.create_named(name)
 
     async def owner(self) -> Owner:
         return await new_owner(self.log, self.chunks, self._rng, FaultRates())
@@ -65,9 +61,7 @@ def merge(log: CommittedLog, target: int, source: int) -> tuple[int, ...]:
 
 def merge_through_another(log: CommittedLog, target: int, source: int) -> tuple[int, ...]:
     """The source becomes part of a segment that has all its own bytes in the cache, and with that of the target."""
-    between = log.next_id
-    log.next_id += 1
-    log.commit(MapSegment(sequence_number=log.next_sequence, name=f"{TRANSACTION[:-1]}2", segment_id=between))
+    between = log.create_named(f"{TRANSACTION[:-1]}2")
     log.append(between, b"between")
     log.merge(between, source)
     log.merge(target, between)

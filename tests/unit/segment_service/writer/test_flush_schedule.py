@@ -85,7 +85,7 @@ def test_the_longest_idle_segments_are_forgotten_unless_a_merge_needs_them() -> 
     aggregators = Aggregators(FakeWriterDataSource(CommittedLog()), idle_max=2)
     made = [aggregators.create(segment_id, "scope/segment", is_new=True) for segment_id in range(1, 5)]
     assert list(aggregators.take_changed()) == [1, 2, 3, 4]
-    aggregators.merged_at[1] = (9, 0)
+    aggregators.merged.add(1)
     for segment_id in (1, 2, 3):
         aggregators.rest(segment_id)
     assert aggregators.get(1) is made[0]
