@@ -84,6 +84,8 @@ class ContainerManager(Service):
         self._live: dict[int, SegmentContainer] = {}
         """Containers being started, running, or being stopped."""
         self._busy: set[int] = set()
+        self._given_up: set[SegmentContainer] = set()
+        """Containers that are stopped while they start, as another store is to have them."""
         self._lease_ends_s = 0.0
 
     async def on_start(self) -> None:
@@ -191,6 +193,7 @@ class ContainerManager(Service):
         for container_id in self._busy & self._live.keys() - self._wanted:
             container = self._live[container_id]
             if container.state is ServiceState.STARTING:  # it may wait for long, and another store starts it
+                self._given_up.add(container)
                 self.spawn(container.stop(), f"give-up-{container_id}")
 
     def _reconcile_soon(self, container_id: int) -> None:
@@ -233,9 +236,12 @@ class ContainerManager(Service):
 
     def _container_failed(self, container: SegmentContainer, error: BaseException) -> None:
         """A container stopped by itself: report it, and wait for it to be assigned again."""
+        is_given_up = container in self._given_up
         if not self._forget(container):
             return
         self._registry.remove(container)
+        if is_given_up:
+            return  # It did not fail, and may be assigned here again by now.
         self._starts.failures += 1
         self.log.error("container failed", container=container.container_id, error=repr(error))
         if container.container_id in self._wanted:
@@ -247,5 +253,6 @@ class ContainerManager(Service):
         if self._live.get(container.container_id) is not container:
             return False
         del self._live[container.container_id]
+        self._given_up.discard(container)
         self._on_dropped()
         return True

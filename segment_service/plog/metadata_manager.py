@@ -245,7 +245,16 @@ class MetadataManager:
         if plog.is_whole or now_s < self._rejoin_at_s:
             return False
         self._rejoin_at_s = now_s + rejoin_pause_s
-        return await self._client.group_of(plog.plog_id).may_rejoin(plog)
+        return await self._client.group_of(plog.plog_id).may_rejoin(plog) and await self._can_register()
+
+    async def _can_register(self) -> bool:
+        """Whether the CPO answers. A plog that has its quorum is not given up for one that nobody could be told of."""
+        try:
+            await self._cpo.current_epoch(self._container_id)
+        except PravegaError as error:
+            self._log.warning("a server waits to be used again for the CPO", error=str(error))
+            return False
+        return True
 
     async def explain_loss(self, error: DataCorruption) -> NoReturn:
         """A plog is gone, or what it held: a later owner freed it (``Fenced``), or data was lost (``error`` itself)."""

@@ -12,8 +12,9 @@ import pytest
 from pravega_common.errors import DataCorruption, Fenced, Unavailable
 from pravega_common.services.cluster.cpo import PersistenceCluster, PersistenceGroup
 from segment_service.contracts.buffer import Buffer
+from segment_service.contracts.data_log import LogAddress
 from segment_service.maintenance.redis_log_reading import RedisLogSource
-from segment_service.plog import log_stream, repair
+from segment_service.plog import log_stream, metadata_manager, repair
 from segment_service.plog.append_quorum import OnAppended
 from segment_service.plog.group_contract import FencedPlog, OpenPlog
 from segment_service.plog.metadata_manager import MetadataManager
@@ -83,13 +84,18 @@ async def test_one_server_killed_under_load_fails_no_append(own_redis_group: Ser
     await check_recovered(cpo, [history])
 
 
+@pytest.mark.parametrize("has_cpo", [True, False])
 async def test_a_server_that_is_back_is_in_the_next_plog(
-    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch
+    own_redis_group: Servers, monkeypatch: pytest.MonkeyPatch, has_cpo: bool
 ) -> None:
+    """Also while the CPO is away, to which only a new metadata plog would have to be named."""
     monkeypatch.setattr(log_stream, "rejoin_pause_s", 0.2)
+    monkeypatch.setattr(metadata_manager, "rejoin_pause_s", 0.2)
     cpo, log, history = await started(own_redis_group)
+    cpo.unavailable = not has_cpo
     own_redis_group[1].kill()
     await write_frames(log, history, 10)
+    await log.truncate(LogAddress(0, 0))  # a record of it, which that server has not
     (first,) = plogs_of(log)
     await asyncio.to_thread(own_redis_group[1].start)
 
@@ -107,6 +113,7 @@ async def test_a_server_that_is_back_is_in_the_next_plog(
     assert last != first
     await eventually(lambda: len({entries_on(server, last) for server in own_redis_group}) == 1, "three equal copies")
     assert entries_on(own_redis_group[1], last) > 1
+    cpo.unavailable = False
     await close_all(log)
     await check_recovered(cpo, [history])
 

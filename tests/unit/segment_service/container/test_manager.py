@@ -102,6 +102,35 @@ async def test_containers_follow_the_assignment(cluster: Cluster) -> None:
         one.get(1)
 
 
+async def test_a_container_that_comes_back_before_its_start_was_given_up_starts(cluster: Cluster) -> None:
+    one, _ = await cluster.start("one"), await cluster.start("two")
+    manager = cluster.stores["one"][0]
+    cluster.kit.chunks.stop()
+    await cluster.assign({0: "one"})
+    await eventually(lambda: 0 in manager._live and bool(manager._live[0].waits_for), "the start waits for Tier 2")
+    slow = manager._live[0]
+    end, is_reached, is_open = slow.on_stop, asyncio.Event(), asyncio.Event()
+
+    async def held() -> None:
+        is_reached.set()
+        await is_open.wait()
+        await end()
+
+    slow.on_stop = held  # type: ignore[method-assign]
+    await cluster.assign({0: "two"})
+    await asyncio.wait_for(is_reached.wait(), 5)
+    await cluster.assign({0: "one"})
+    await eventually(lambda: manager._assignment.version == 3, "the store knows the last assignment")
+    cluster.kit.chunks.resume()
+    is_open.set()
+
+    def starts() -> bool:
+        assert manager._failed == {}, manager.not_serving
+        return hosted(one) == {0}
+
+    await eventually(starts, "the container runs")
+
+
 async def test_a_failed_container_is_reported_and_waits_for_the_next_assignment(cluster: Cluster) -> None:
     registry = await cluster.start("one")
     await cluster.assign({0: "one", 1: "one"})
