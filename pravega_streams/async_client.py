@@ -8,7 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from pravega_common.errors import AccessDenied, InvalidArgument
+from pravega_common.errors import (
+    AccessDenied,
+    AlreadyExists,
+    AuthenticationFailed,
+    InvalidArgument,
+    NotFound,
+    UnsupportedOperation,
+)
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
@@ -17,6 +24,7 @@ from pravega_streams.controller.call_numbers import checked_mapping, checked_nam
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import AsyncReaderGroupClient, ReaderGroupClient
 from pravega_streams.credentials import Credentials
+from pravega_streams.errors import ControllerRefused
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.group_state import (
@@ -27,6 +35,7 @@ from pravega_streams.readers.group_state import (
 )
 from pravega_streams.readers.reader_group import ReaderGroup
 from pravega_streams.segment.raw_client import RawClient
+from pravega_streams.table.key_value_tables import KeyValueTableClient
 from pravega_streams.table.table_client import TableClient
 
 
@@ -52,6 +61,7 @@ class AsyncStreamClient:
         self.tables = TableClient(self.requests)
         self._groups = ReaderGroupClient(self.controller.transport)
         self._registry = AsyncReaderGroupClient(self._groups)
+        self._key_value_tables = KeyValueTableClient(self.controller.transport)
         self._cluster = ReaderCluster(self.metadata, self.requests, self.tables, self.metadata)
 
     async def __aenter__(self) -> AsyncStreamClient:
@@ -80,8 +90,11 @@ class AsyncStreamClient:
 
         ``streams``: names, read from their heads; or names with ``HEAD``, ``TAIL`` or a cut each. ``end``: cuts at
         which the group stops reading. ``retention``: whether the group's position holds retention back, published on
-        request, or by itself from here on. After an error the call may be repeated.
+        request, or by itself from here on. After an error the call may be repeated. ``AlreadyExists`` if a key-value
+        table has the name: the two would share a segment.
         """
+        if await self._is_table(scope, group):
+            raise AlreadyExists(f"there is a key-value table {scope}/{group}; give the reader group another name")
         starts = (
             streams
             if isinstance(streams, Mapping)
@@ -115,11 +128,29 @@ class AsyncStreamClient:
         return await ReaderGroup(self._cluster, scope, group, await self._publisher_of(scope, group)).open()
 
     async def delete_reader_group(self, scope: str, group: str) -> bool:
-        """Delete a group with its registration; whether it was there."""
+        """Delete a group with its registration; whether it was there. A key-value table of that name stays."""
         registration = await self._registry.find(scope, group)
         if registration is not None:
             await asyncio.to_thread(self._groups.delete, registration)
+        if await self._is_table(scope, group):
+            return registration is not None
         return await ReaderGroup(self._cluster, scope, group).delete() or registration is not None
+
+    async def has_reader_group(self, scope: str, group: str) -> bool:
+        """Whether there is a group of that name; False also for who may not look."""
+        try:
+            await ReaderGroup(self._cluster, scope, group).open()
+        except (NotFound, InvalidArgument, AccessDenied, AuthenticationFailed, UnsupportedOperation):
+            return False  # The last of a key-value table.
+        return True
+
+    async def _is_table(self, scope: str, name: str) -> bool:
+        """Whether a key-value table has the name; False also for who may not look."""
+        try:
+            await asyncio.to_thread(self._key_value_tables.settings, scope, name)
+        except (NotFound, AccessDenied, ControllerRefused):
+            return False
+        return True
 
     async def _publisher_of(self, scope: str, group: str) -> CutPublisher | None:
         """The publisher of a group that is registered; None also for who may read its streams and no registration."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from pravega_common.errors import AlreadyExists
 from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.segments import SegmentOffsets
@@ -161,8 +162,11 @@ class StreamManager:
     def create_key_value_table(
         self, scope: str, table: str, *, primary_key_length: int, secondary_key_length: int = 0, partitions: int = 1
     ) -> bool:
-        """Make a table whose keys have these lengths in bytes; whether it is new."""
+        """Make a table whose keys have these lengths in bytes; whether it is new. ``AlreadyExists`` if a reader group
+        has the name: the two would share a segment."""
         settings = KeyValueTableSettings(partitions, primary_key_length, secondary_key_length)
+        if self._loop.run(self._client_with_loop().has_reader_group(scope, table)):
+            raise AlreadyExists(f"there is a reader group {scope}/{table}; give the key-value table another name")
         return self.client.key_value_tables.create(scope, table, settings)
 
     def delete_key_value_table(self, scope: str, table: str) -> bool:

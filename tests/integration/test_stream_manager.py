@@ -111,6 +111,27 @@ def test_readers_in_threads_share_a_stream(manager: StreamManager) -> None:
         manager.open_reader_group(SCOPE, group.name)
 
 
+def test_a_reader_group_and_a_key_value_table_have_no_name_in_common(manager: StreamManager) -> None:
+    """Both have their entries in one segment, as the Rust client keeps groups."""
+    stream, group, table = new_name("stream"), new_name("group"), new_name("table")
+    manager.create_stream(SCOPE, stream)
+    manager.create_reader_group(SCOPE, group, [stream])
+    with pytest.raises(AlreadyExists, match=f"there is a reader group {SCOPE}/{group}; give the key-value table"):
+        manager.create_key_value_table(SCOPE, group, primary_key_length=4)
+    assert manager.open_reader_group(SCOPE, group).get_stream_cuts()
+
+    assert manager.create_key_value_table(SCOPE, table, primary_key_length=4, partitions=2)
+    assert not manager.create_key_value_table(SCOPE, table, primary_key_length=4, partitions=2)
+    held = manager.open_key_value_table(SCOPE, table)
+    keys = [CompositeKey(number.to_bytes(4, "big")) for number in range(10)]
+    for one in keys:
+        held.put(one, b"kept")
+    with pytest.raises(AlreadyExists, match=f"there is a key-value table {SCOPE}/{table}; give the reader group"):
+        manager.create_reader_group(SCOPE, table, [stream])
+    assert not manager.delete_reader_group(SCOPE, table)
+    assert all(held.get(one) is not None for one in keys)
+
+
 def key(primary: int, secondary: int = 0) -> CompositeKey:
     return CompositeKey(primary.to_bytes(4, "big"), secondary.to_bytes(2, "big"))
 
