@@ -62,6 +62,12 @@ def from_wire(numbers: Mapping[V, N], number: int) -> V:
     raise InvalidArgument(f"{kind} has no value for the number {number}; known are {sorted(numbers.values())}")
 
 
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+cluster_time_key: Final = "pravega-time-ms"
+"""The key of the cluster's time, milliseconds since 1970 in decimal, in the metadata behind the list of controllers."""
+
+
 # ---- streams and segments --------------------------------------------------------------------------------------------
 
 

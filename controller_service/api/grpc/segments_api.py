@@ -22,7 +22,7 @@ from controller_service.store.stream_positions import head_of, open_segments, su
 from pravega_common.errors import InvalidArgument
 from pravega_common.names import segment_name
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.proto_forms import segment_id_to
+from pravega_common.proto_forms import cluster_time_key, segment_id_to
 
 _END_OFFSET: Final = (1 << 63) - 1
 
@@ -114,7 +114,9 @@ class SegmentsApi:
         return pb.DelegationToken()
 
     async def getControllerServerList(self, request: pb.ServerRequest, context: Any) -> pb.ServerResponse:
+        """With the time of the cluster behind the answer, in metadata that other clients do not look at."""
         addresses = await self.parts.hosts.controllers()
+        context.set_trailing_metadata(((cluster_time_key, str(self.parts.store.clock.wall_ms())),))
         return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port) for host, port in addresses])
 
     async def getControllerToBucketMapping(
