@@ -99,6 +99,13 @@ class StreamGateway(Protocol):
         """The credentials that tasks need, which may be pickled; None for those of their own environment, if any."""
         ...
 
+    def cluster_time_ms(self) -> int | None:
+        """The clock of the cluster now, milliseconds since 1970, by which events have their times.
+
+        None where the store does not tell it (a plain Pravega).
+        """
+        ...
+
     def create_scope(self, scope: str) -> bool:
         """True if the scope is new."""
         ...

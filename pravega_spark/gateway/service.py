@@ -79,6 +79,9 @@ class ServiceGateway:
     def credentials(self) -> Credentials | None:
         return self._client.address.credentials
 
+    def cluster_time_ms(self) -> int | None:
+        return self._controller.time_ms()
+
     def create_scope(self, scope: str) -> bool:
         return self._controller.create_scope(scope)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from pravega_common.errors import (
     StreamNotSealed,
     StreamSealed,
     UnknownOutcome,
+    UnsupportedOperation,
 )
 from pravega_common.model.segments import SegmentOffsets, SegmentRange, Successor
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -27,6 +29,7 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto_forms import (
     PING_STATUSES,
     TRANSACTION_STATES,
+    cluster_time_key,
     configuration_from,
     configuration_to,
     from_wire,
@@ -77,6 +80,14 @@ class ControllerClient:
 
     def _ask(self, method: str, request: Any) -> Any:
         return self._transport.controller(method, request)
+
+    def time_ms(self) -> int | None:
+        """The time of the cluster, milliseconds since 1970; None where nobody tells it: a plain Pravega."""
+        try:
+            told = self._transport.metadata_behind("getControllerServerList", pb.ServerRequest()).get(cluster_time_key)
+        except UnsupportedOperation:
+            return None
+        return None if told is None else _cluster_time(told)
 
     # Scopes
 
@@ -373,6 +384,7 @@ _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
     "INVALID_SCOPE_NAME": InvalidArgument,
     "INVALID_STREAM_NAME": InvalidArgument,
 }
+_TIME: Final = re.compile("[0-9]{1,18}")
 _NAME_RULES: Final = {"INVALID_SCOPE_NAME": SCOPE_NAME_RULE, "INVALID_STREAM_NAME": USER_NAME_RULE}
 
 
@@ -395,6 +407,12 @@ def _lease(lease_ms: int) -> int:
 
 def _time(time_ms: int) -> int:
     return checked_number("a writer's time in milliseconds", time_ms, minimum=-long_max - 1)
+
+
+def _cluster_time(told: str | bytes) -> int:
+    if not isinstance(told, str) or not _TIME.fullmatch(told):
+        raise errors.ControllerRefused(f"the controller's time, {told[:40]!r}, is no number of milliseconds since 1970")
+    return int(told)
 
 
 def _decide(method: str, name: str, status: int, names: Any, *, existing: str = "", missing: str = "") -> bool:

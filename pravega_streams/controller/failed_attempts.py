@@ -12,6 +12,8 @@ _UNSENT: Final = (
     "DNS resolution failed for ",
 )
 """How the texts of gRPC begin when it has no connection to send a call on; it has two resolvers, each with its text."""
+_NO_LIST: Final = "Controller cluster not initialized"
+"""How a stand-alone Pravega answers the question for its controllers (recording ``java-discovery``)."""
 _QUESTIONS: Final = ("get", "list", "check", "is", "describe")
 """How the names of the calls begin that change nothing."""
 
@@ -23,6 +25,14 @@ def was_unsent(failure: grpc.RpcError) -> bool:
     what a controller answers of its own, be it Pravega's or ours. A text that is not known counts as sent.
     """
     return failure.code() is grpc.StatusCode.UNAVAILABLE and str(failure.details()).startswith(_UNSENT)
+
+
+def lists_no_controllers(failure: grpc.RpcError) -> bool:
+    """Whether a stand-alone Pravega refused to list its controllers, which it always does.
+
+    Its status, UNKNOWN, is that of errors that may pass, too.
+    """
+    return failure.code() is grpc.StatusCode.UNKNOWN and failure.details() == _NO_LIST
 
 
 def is_question(method: str) -> bool:

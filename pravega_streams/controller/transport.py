@@ -26,7 +26,7 @@ from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.channels import make_channel, unary_call
 from pravega_streams.controller.endpoint_choice import EndpointChoice
-from pravega_streams.controller.failed_attempts import is_question, was_unsent
+from pravega_streams.controller.failed_attempts import is_question, lists_no_controllers, was_unsent
 from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 from pravega_streams.credentials import Credentials, credentials_from
@@ -127,22 +127,26 @@ class ControllerTransport:
         self, method: str, request: Any, *, attempts: int | None = None, refusal: Refusal = lambda: None
     ) -> Any:
         """``attempts``: fewer than for other calls. ``refusal``: asked after an attempt that ended with INTERNAL."""
-        return self._call(_CONTROLLER, method, request, attempts, refusal)
+        return self._call(_CONTROLLER, method, request, attempts, refusal).result()
+
+    def metadata_behind(self, method: str, request: Any) -> dict[str, str | bytes]:
+        """The trailing metadata of the answer to a call of the controller, in place of the answer."""
+        return dict(self._call(_CONTROLLER, method, request).trailing_metadata())
 
     def transaction_sets(self, method: str, request: Any) -> Any:
-        return self._call(_service_of(request, "TransactionSets"), method, request)
+        return self._call(_service_of(request, "TransactionSets"), method, request).result()
 
     def commit_operations(self, method: str, request: Any) -> Any:
-        return self._call(_service_of(request, "CommitOperations"), method, request)
+        return self._call(_service_of(request, "CommitOperations"), method, request).result()
 
     def cluster_health(self, method: str, request: Any) -> Any:
-        return self._call(_service_of(request, "ClusterHealth"), method, request)
+        return self._call(_service_of(request, "ClusterHealth"), method, request).result()
 
     def scope_quotas(self, method: str, request: Any) -> Any:
-        return self._call(_service_of(request, "ScopeQuotas"), method, request)
+        return self._call(_service_of(request, "ScopeQuotas"), method, request).result()
 
     def stream_lags(self, method: str, request: Any) -> Any:
-        return self._call(_service_of(request, "StreamLags"), method, request)
+        return self._call(_service_of(request, "StreamLags"), method, request).result()
 
     def close(self) -> None:
         """Give the connections up. Calls of other threads that are under way fail; a later call connects again."""
@@ -160,18 +164,19 @@ class ControllerTransport:
         attempts: int | None = None,
         refusal: Refusal = lambda: None,
     ) -> Any:
+        """The call of the attempt that was answered."""
         delay_s, refusals = retry_delay_min_s, TlsRefusals(self.endpoints)
         began_s, attempts = self._now_s(), attempts or self._attempts
         sent: _Failed | None = None
         for attempt in range(1, attempts + 1):
             index = self._choice.next()
             try:
-                answer = self._ask(index, service, method, request)
+                answered = self._ask(index, service, method, request)
             except grpc.RpcError as error:
                 failure: grpc.RpcError = error
             else:
                 self._choice.answered(index)
-                return answer
+                return answered
             code = failure.code()
             if isinstance(failure, _Hangs) or code is grpc.StatusCode.UNAVAILABLE:
                 self._choice.failed(index)
@@ -181,7 +186,7 @@ class ControllerTransport:
                 raise refused from failure
             if not was_unsent(failure):
                 sent = failure, index
-            if code not in _RETRIED or attempt == attempts:
+            if code not in _RETRIED or attempt == attempts or lists_no_controllers(failure):
                 break
             if self._now_s() - began_s + delay_s > notice_time_max_s:
                 left_s = self._time_left_s(delay_s, attempts - attempt, isinstance(failure, _Hangs))
@@ -191,13 +196,15 @@ class ControllerTransport:
         raise self._error_of(method, (failure, index), sent) from failure
 
     def _ask(self, index: int, service: ServiceDescriptor, method: str, request: Any) -> Any:
+        """The call, once it is answered."""
         channel = self._channel(index)
         callee = unary_call(channel, service, method)
         call = callee.future(request, timeout=self._call_time_s, metadata=self._headers())
         silence_s = self._silence_s
         if silence_s > quiet_time_max_s + early_probe_time_max_s:
             try:
-                return call.result(timeout=quiet_time_max_s)
+                call.result(timeout=quiet_time_max_s)
+                return call
             except grpc.FutureTimeoutError:
                 silence_s -= quiet_time_max_s
                 if not self._answers(channel, early_probe_time_max_s):
@@ -205,7 +212,8 @@ class ControllerTransport:
                     self._notice.silent(self.endpoints[index], self._silence_s - silence_s)
         while True:
             try:
-                return call.result(timeout=silence_s)
+                call.result(timeout=silence_s)
+                return call
             except grpc.FutureTimeoutError:
                 if not self._answers(channel, probe_time_max_s):
                     call.cancel()
@@ -244,7 +252,7 @@ class ControllerTransport:
             return Unavailable(f"{nobody}; is it running there?")
         failure, index = sent
         code = failure.code()
-        made = _ERRORS.get(code, UnknownOutcome)
+        made = UnsupportedOperation if lists_no_controllers(failure) else _ERRORS.get(code, UnknownOutcome)
         if made is Unavailable and not is_question(method):
             made = UnknownOutcome
         status = f" ({code.name})" if made is UnknownOutcome else ""

@@ -73,6 +73,9 @@ class StreamGatewayContract:
     keeps_secrets = True
     """Whether sinks have secrets; where a controller is a plain Pravega, permissions on the table of sinks decide."""
 
+    tells_time = True
+    """Whether the store tells the time of the cluster, which a Pravega of others does not."""
+
     @pytest.fixture
     def scope(self, gateway: StreamGateway) -> str:
         name = f"scope-{uuid.uuid4().hex[:8]}"
@@ -99,6 +102,24 @@ class StreamGatewayContract:
         assert source.read_into(memoryview(target)[count:]) == 0
         source.close()
         return bytes(target[:count])
+
+    # Times
+
+    async def test_events_have_the_time_of_the_cluster(self, gateway: StreamGateway, scope: str) -> None:
+        before_ms = gateway.cluster_time_ms()
+        if not self.tells_time:
+            assert before_ms is None
+            return
+        self.make(gateway, scope)
+        self.append(gateway, segment_name(scope, "t", 0), [b"x" * 100_000])
+
+        def taken_ms() -> int:
+            return int(gateway.boundaries(scope, "t", 0).times_behind(np.zeros(1, np.int64))[0])
+
+        await eventually(lambda: taken_ms() != time_unknown)
+        after_ms = gateway.cluster_time_ms()
+        assert before_ms is not None and after_ms is not None
+        assert before_ms <= taken_ms() <= after_ms
 
     # Times of writers
 

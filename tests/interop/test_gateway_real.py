@@ -9,6 +9,8 @@ from tests.interop.real_pravega import RealPravega
 
 
 class TestRealPravega(PlainGatewayContract):
+    tells_time = False
+
     @pytest.fixture
     def controller(self, real_pravega: RealPravega) -> str:
         return real_pravega.controller_uri

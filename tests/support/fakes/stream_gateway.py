@@ -131,6 +131,9 @@ class FakeGateway:
             connection.close()
             self._local.connection = None
 
+    def cluster_time_ms(self) -> int | None:
+        return self.now_ms()
+
     # Scopes and streams
 
     def create_scope(self, scope: str) -> bool:
