@@ -26,6 +26,7 @@ from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.cluster_clock import ClusterClock
 from pravega_spark.source.idle_wait import IdleWait
 from pravega_spark.source.infos_together import infos_together
 from pravega_spark.source.known_offsets import KnownOffsets
@@ -95,6 +96,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     ) -> None:
         self._options = options
         self._monotonic_s = monotonic_s
+        self._clock = ClusterClock(options.controller, _driver_ms)
         self._idle = IdleWait(options.controller, monotonic_s, sleep)
         self._schema = schema
         self._subscription = Subscription(options)
@@ -311,10 +313,14 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         The last time it is of all streams that a pattern finds then: one may have come since the last look for some.
         """
         time_ms = self._options.end_time
-        now_ms = time.time_ns() // 1_000_000
-        if time_ms is None or now_ms < time_ms or self._is_end_settled:
+        if time_ms is None or self._is_end_settled:
             return
         streams = self._opened()
+        now_ms = self._clock.now_ms()
+        if now_ms >= time_ms + index_delay_max_ms:
+            now_ms = self._clock.asked_ms()  # The driver's clock may have been set since it was asked.
+        if now_ms < time_ms:
+            return
         settles = now_ms >= time_ms + index_delay_max_ms
         if settles and self._target is None:
             settles = self._names.look_again(at_once=True)
@@ -510,6 +516,10 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def stop(self) -> None:
         """Does nothing: Spark ends the process without asking (docs/spark-source-and-sink.md B.2)."""
+
+
+def _driver_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _is_begun_anew(begin: SegmentOffsets, moved: SegmentOffsets) -> bool:
