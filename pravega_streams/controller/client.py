@@ -385,7 +385,12 @@ _STATUS_ERRORS: Final[dict[str, type[Exception]]] = {
     "INVALID_STREAM_NAME": InvalidArgument,
 }
 _TIME: Final = re.compile("[0-9]{1,18}")
-_NAME_RULES: Final = {"INVALID_SCOPE_NAME": SCOPE_NAME_RULE, "INVALID_STREAM_NAME": USER_NAME_RULE}
+_REMEDIES: Final = {
+    "INVALID_SCOPE_NAME": SCOPE_NAME_RULE,
+    "INVALID_STREAM_NAME": USER_NAME_RULE,
+    "SCOPE_NOT_EMPTY": "delete its streams, reader groups and key-value tables first",
+    "STREAM_NOT_SEALED": "seal it first",
+}
 
 
 def _configuration(scope: str, stream: str, configuration: StreamConfiguration) -> pb.StreamConfig:
@@ -422,8 +427,8 @@ def _decide(method: str, name: str, status: int, names: Any, *, existing: str = 
         return True
     if text in (existing, missing):
         return False
-    rule = f"; {_NAME_RULES[text]}" if text in _NAME_RULES else ""
-    raise _STATUS_ERRORS.get(text, errors.ControllerRefused)(f"{method} {name}: {text}{rule}")
+    remedy = f"; {_REMEDIES[text]}" if text in _REMEDIES else ""
+    raise _STATUS_ERRORS.get(text, errors.ControllerRefused)(f"{method} {name}: {text}{remedy}")
 
 
 def _pages(page: Callable[[str], tuple[Sequence[str], str]]) -> Iterator[str]:
