@@ -20,7 +20,7 @@ from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.segments import SegmentOffsets
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.asynchronous import AsyncController
-from pravega_streams.controller.call_numbers import checked_mapping, checked_names
+from pravega_streams.controller.call_numbers import checked_mapping, checked_names, checked_text
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.reader_groups import AsyncReaderGroupClient, ReaderGroupClient
 from pravega_streams.credentials import Credentials
@@ -139,16 +139,17 @@ class AsyncStreamClient:
     async def has_reader_group(self, scope: str, group: str) -> bool:
         """Whether there is a group of that name; False also for who may not look."""
         try:
-            await ReaderGroup(self._cluster, scope, group).open()
+            named = checked_text("a scope", scope), checked_text("a reader group", group)
+            await ReaderGroup(self._cluster, *named).open()
         except (NotFound, InvalidArgument, AccessDenied, AuthenticationFailed, UnsupportedOperation):
             return False  # The last of a key-value table.
         return True
 
     async def _is_table(self, scope: str, name: str) -> bool:
-        """Whether a key-value table has the name; False also for who may not look."""
+        """Whether a key-value table has the name; False also for who may not look, and where there are none at all."""
         try:
             await asyncio.to_thread(self._key_value_tables.settings, scope, name)
-        except (NotFound, AccessDenied, ControllerRefused):
+        except (NotFound, AccessDenied, ControllerRefused, UnsupportedOperation):
             return False
         return True
 
