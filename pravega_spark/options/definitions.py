@@ -3,7 +3,7 @@
 The table below is the source of validation, of defaults and of the table in docs/spark-source-and-sink.md A.1. Names
 are those of the official Pravega connector where it has the option. Case and underscores do not count:
 ``startStreamCut`` is ``start_stream_cut``. An option that has no meaning for what is done is ignored, so that one set
-serves both directions.
+serves both directions; ``given.py`` refuses those in a streaming write that would promise it an identity.
 """
 
 from __future__ import annotations

@@ -54,6 +54,10 @@ _ONLY_OF_KAFKA: Final = {
 }
 """Options of Spark's Kafka connector that mean something else there or have no counterpart, and what to do instead."""
 
+_NAMES_OF_BATCH_WRITES: Final = frozenset({"job_id", "txn_app_id", "txn_version"})
+"""Options that make a batch write idempotent. A streaming write that ignored them would seem to be so under that name,
+also with another checkpoint."""
+
 _SECRETS: Final = ("password", "token")
 """Names of secrets, of which an option may name the file only."""
 
@@ -124,6 +128,11 @@ class GivenOptions:
             nearest = _nearest(plain)
             hint = f"; did you mean '{nearest}'?" if nearest else ""
             raise ConfigurationError(f"unknown option '{name}'{hint}")
+        if self._use is Use.STREAM_WRITE and option.name in _NAMES_OF_BATCH_WRITES:
+            raise ConfigurationError(
+                f"option '{name}' is of batch writes; a streaming write has its identity in its checkpoint: leave it "
+                "out, or write in foreachBatch with txn_app_id and txn_version"
+            )
         if not option.use & self._use:
             return
         if option.name in self._given:

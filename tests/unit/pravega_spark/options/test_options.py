@@ -199,6 +199,22 @@ def test_one_sentence_for_what_is_wrong(given: dict[str, str], message: str) -> 
 
 
 @pytest.mark.parametrize(
+    "given", [{"job_id": "j"}, {"jobId": "j"}, {"txn_app_id": "a", "txn_version": "1"}, {"txnVersion": "1"}]
+)
+def test_a_streaming_write_refuses_the_names_of_batch_writes(given: dict[str, str]) -> None:
+    refused = f"option '{next(iter(given))}' is of batch writes; .* checkpoint: leave it out, or write in foreachBatch"
+    with pytest.raises(ConfigurationError, match=refused):
+        write(Use.STREAM_WRITE, **given)
+    assert read(Use.BATCH_READ, **given) and read(Use.STREAM_READ, **given)
+
+
+def test_a_batch_write_takes_a_name() -> None:
+    assert write(Use.BATCH_WRITE, job_id="j").job_id == "j"
+    made = write(Use.BATCH_WRITE, txn_app_id="a", txn_version="7")  # as in foreachBatch
+    assert (made.txn_app_id, made.txn_version) == ("a", 7)
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"stream_pattern": "t("}, r"option 'stream_pattern' is 't\(', but is no regular expression: missing \)"),
