@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Final
@@ -29,6 +29,7 @@ from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, START_HELP, Con
 from pravega_spark.commands.output import counted, print_json, say
 from pravega_spark.commands.quantities import parse_bytes
 from pravega_spark.commands.stream_names import parse_stream
+from pravega_spark.source.data_loss import head_advice, with_advice
 
 HELP: Final = "Load files into a stream, and export a stream into files: exactly once by job id."
 interrupted_status: Final = 130
@@ -159,7 +160,8 @@ class BackfillCommands:
         as_json: JsonAtEndOption = False,
     ) -> None:
         """Export a range of a stream into Parquet files."""
-        with self._reported(job_id):
+        advice = f"take another --job-id, and {head_advice('--start', source)}"
+        with self._reported(job_id, lambda text: with_advice(text, advice)):
             checked_job_id(job_id)
             parse_stream(source)
             job = ExportJob(source, target, start, end, tuple(select or ()), tuple(partition_by or ()))
@@ -167,19 +169,19 @@ class BackfillCommands:
             _show(self._runner.export(JobRun(job_id, controller, master), job, size_bytes), as_json)
 
     @contextmanager
-    def _reported(self, job_id: str) -> Iterator[None]:
-        """Turns an error into its sentence on stderr and the exit status."""
+    def _reported(self, job_id: str, told: Callable[[str], str] = str) -> Iterator[None]:
+        """Turns an error into its sentence on stderr, as ``told`` makes it, and the exit status."""
         try:
             yield
         except KeyboardInterrupt:
             say(f"{self._program}: stopped; run it again with --job-id {job_id} to go on")
             raise typer.Exit(interrupted_status) from None
         except PravegaError as error:
-            say(f"{self._program}: {error}")
+            say(f"{self._program}: {told(str(error))}")
             raise typer.Exit(1) from error
         except Exception as error:
             # Spark's own errors, with any error of ours inside.
-            say(f"{self._program}: job '{job_id}' failed: {sentence_of(error)}")
+            say(f"{self._program}: job '{job_id}' failed: {told(sentence_of(error))}")
             raise typer.Exit(1) from error
 
 

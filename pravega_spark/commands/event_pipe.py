@@ -6,6 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,11 +15,12 @@ import pyarrow as pa
 
 from pravega_common.errors import DataCorruption
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import offsets_by_name, segment_name
+from pravega_common.names import offsets_by_name, scoped_name, segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.framing import EventWindow
+from pravega_spark.source.data_loss import head_advice, with_advice
 from pravega_spark.source.stream_positions import StreamPositions
 
 chunk_bytes: Final = 4 * 1024 * 1024
@@ -101,13 +103,18 @@ class EventPrinter:
 
     def read(self, start: SegmentOffsets, end: SegmentOffsets) -> None:
         """Prints the events between two cuts. Ascending ids never put a segment before its predecessors."""
-        for span in self._positions().spans(start, end):
-            self._print(span.segment_id, span.start, span.end)
-            if self._is_done():
-                return
+        with self._advised():
+            for span in self._positions().spans(start, end):
+                self._print(span.segment_id, span.start, span.end)
+                if self._is_done():
+                    return
 
     def follow(self, start: SegmentOffsets, sleep: Callable[[float], None] = time.sleep) -> None:
         """Prints the events from a cut on, until stopped or the stream is sealed and read to its end."""
+        with self._advised():
+            self._follow(start, sleep)
+
+    def _follow(self, start: SegmentOffsets, sleep: Callable[[float], None]) -> None:
         positions, watch = self._positions(), self.gateway.open_watch()
         self.position, delay_s, is_told = dict(start), poll_time_min_s, False
         while not self._is_done():
@@ -128,6 +135,17 @@ class EventPrinter:
             else:  # Nobody tells of bytes, or somebody did and there were none.
                 sleep(delay_s)
                 delay_s, is_told = min(delay_s * 2, poll_time_max_s), False
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """Says of lost data what this command can do about it."""
+        try:
+            yield
+        except DataCorruption as error:
+            advice = head_advice("--from", scoped_name(self.scope, self.stream))
+            if (told := with_advice(str(error), advice)) != str(error):
+                raise DataCorruption(told) from error
+            raise
 
     def _positions(self) -> StreamPositions:
         return StreamPositions(self.gateway, self.scope, self.stream, fail_on_data_loss=True)

@@ -204,6 +204,7 @@ def test_cuts_and_truncation(shell: Shell) -> None:
     assert shell.lines() == ["four"]
     assert shell.json("stream", "truncate", shell.stream, "--at", "tail", "--yes")["bytes"] == 12
     assert shell.lines() == []
+    assert "begin at the head (--from earliest)" in shell.complaint("event", "read", shell.stream, "--from", middle)
     other = StreamCut("other", "stream", {0: 1}).as_text()
     assert "is one of other/stream, not of" in shell.complaint("stream", "truncate", shell.stream, "--at", other)
     unknown = StreamCut(shell.scope, "t", {77: 1}).as_text()

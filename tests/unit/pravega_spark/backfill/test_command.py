@@ -15,6 +15,7 @@ from pravega_spark.backfill.load import Chunks
 from pravega_spark.backfill.main import main
 from pravega_spark.backfill.runner import JobRun, LoadSettings, Summary
 from pravega_spark.commands.requirements import exit_without
+from pravega_spark.source.data_loss import data_loss, replaced
 
 LOAD = ("load", "data/", "s/t", "--job-id", "j")
 
@@ -120,6 +121,24 @@ def test_summaries(runner: RecordingRunner, capsys: pytest.CaptureFixture[str]) 
     ]
     run(runner, *LOAD, "--format", "text", "--json")
     assert json.loads(capsys.readouterr().out) == {"job_id": "j", "into": "s/t", "rows": 1_234, "commits": 2}
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        data_loss("s", "t", 0, 5, 18),
+        RuntimeError(f"Traceback\npravega_common.errors.DataCorruption: {data_loss('s', 't', 0, 5, None)}\n\tat java"),
+        replaced("s", "t", 0, 18, "it has 9 bytes now"),
+    ],
+)
+def test_lost_data_is_told_with_what_an_export_can_do(lost: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """Option ``fail_on_data_loss`` is one of queries; a load may read a stream with it (``--option``)."""
+    run(RecordingRunner(lost), "export", "s/t", "out", "--job-id", "j", status=1)
+    said = capsys.readouterr().err
+    assert "; take another --job-id, and begin at the head (--start earliest), or at the text that" in said
+    assert "that pravega-spark stream cut s/t head prints" in said and "fail_on_data_loss" not in said
+    run(RecordingRunner(lost), *LOAD, "--format", "pravega", status=1)
+    assert "fail_on_data_loss=false" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,21 @@ def test_an_end_in_the_middle_of_an_event_is_an_error(gateway: FakeGateway) -> N
         Reading(gateway).reader.read({0: 0}, {0: 15})
 
 
+def test_lost_data_is_told_with_what_this_command_can_do(gateway: FakeGateway) -> None:
+    """Option ``fail_on_data_loss`` is one of queries."""
+    fill(gateway, 0, "a", "b")
+    gateway.truncate_stream("s", "t", gateway.tail_cut("s", "t"))
+    told = r"offset available is 18; begin at the head \(--from earliest\), or at the text that pravega-spark .* s/t"
+    with pytest.raises(DataCorruption, match=told) as lost:
+        Reading(gateway).reader.read({0: 0}, {0: 18})
+    assert "fail_on_data_loss" not in str(lost.value)
+    with pytest.raises(DataCorruption, match=told):
+        Reading(gateway).reader.follow({0: 0})
+    with pytest.raises(DataCorruption, match=r"was deleted and made again, .*; begin at the head") as lost:
+        Reading(gateway).reader.read({0: 18}, {0: 99})
+    assert "fail_on_data_loss" not in str(lost.value)
+
+
 def test_following_goes_on_over_scale_events_until_the_seal(gateway: FakeGateway) -> None:
     fill(gateway, 0, "a")
     reading = Reading(gateway)
