@@ -54,8 +54,11 @@ def confirm(question: str, *, unasked: str) -> None:
 
 
 def counted(count: int, thing: str) -> str:
-    """A number with its noun: ``1 event``, ``1,000 events``, ``2 batches``."""
-    plural = f"{thing}es" if thing.endswith(("s", "x", "ch", "sh")) else f"{thing}s"
+    """A number with its noun: ``1 event``, ``1,000 events``, ``2 batches``, ``0 entries``."""
+    if thing.endswith("y") and not thing.endswith(("ay", "ey", "oy", "uy")):
+        plural = f"{thing[:-1]}ies"
+    else:
+        plural = f"{thing}es" if thing.endswith(("s", "x", "ch", "sh")) else f"{thing}s"
     return f"{count:,} {thing if count == 1 else plural}"
 
 

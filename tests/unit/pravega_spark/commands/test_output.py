@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pravega_spark.commands.output import plain_width_chars, print_facts, print_table
+from pravega_spark.commands.output import counted, plain_width_chars, print_facts, print_table
 
 LONG = "x" * (plain_width_chars + 40)
 
@@ -26,6 +26,12 @@ def test_a_table_in_a_pipe_is_plain_columns_of_any_width(capsys: pytest.CaptureF
     assert {
         line.index(text) + len(text) for line, text in zip(lines[1:], ("bytes", "1,234,567", "8"), strict=True)
     } == {len(LONG) + len("  1,234,567")}, "numbers are set to the right"
+
+
+def test_numbers_have_their_nouns() -> None:
+    given = [(1, "event"), (1_000, "event"), (2, "batch"), (1, "access entry"), (2, "access entry"), (0, "key")]
+    texts = [counted(count, thing) for count, thing in given]
+    assert texts == ["1 event", "1,000 events", "2 batches", "1 access entry", "2 access entries", "0 keys"]
 
 
 def test_a_table_without_rows_has_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
