@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,9 @@ from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaims, claims_segment
 from pravega_streams.client import StreamClient
 from pravega_streams.table.blocking_table import BlockingTable
+
+ids_shown_max: Final = 5
+"""Sinks that an error names."""
 
 
 def add_to(application: typer.Typer) -> None:
@@ -136,11 +139,30 @@ def _find(client: StreamClient, query: str, into: str, *, by_name: bool = False)
     exact = [item for item in found if query in (item.sink.query_id, _job_of(item, jobs))]
     found = exact or found
     if not found:
-        raise NotFound(f"no sink '{query}'{f' into {into}' if into else ''} is on record; see pravega-spark sink list")
+        raise unknown_sink(query, into, records)
     if len(found) > 1:
-        names = ", ".join(f"{item.sink.query_id} into {item.sink.destination}" for item in found[:5])
+        names = ", ".join(f"{item.sink.query_id} into {item.sink.destination}" for item in found[:ids_shown_max])
         raise InvalidArgument(f"'{query}' stands for {len(found)} sinks ({names}); write more of it, or use --into")
     return found[0], jobs
+
+
+def unknown_sink(query: str, into: str, records: Iterable[SinkStatus]) -> NotFound:
+    """The error for what identifies no sink; the name of a query gets the ids of those that have it."""
+    named = [
+        item.sink.query_id
+        for item in records
+        if query and item.sink.label == query and (not into or item.sink.destination == into)
+    ]
+    if not named:
+        return NotFound(f"no sink '{query}'{f' into {into}' if into else ''} is on record; see pravega-spark sink list")
+    shown = named[:ids_shown_max]
+    if more := len(named) - len(shown):
+        shown.append(f"{more} more")
+    ids = " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return NotFound(
+        f"'{query}' is the name of a query, which another may have too: give the id of the sink, as in pravega-spark "
+        f"sink list: {ids}"
+    )
 
 
 def _print(record: SinkStatus, decided: TransactionSet, batch_id: int, jobs: Mapping[str, str]) -> None:

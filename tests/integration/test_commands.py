@@ -427,7 +427,7 @@ def test_sinks(shell: Shell) -> None:
     # The name of a query is shown and finds it, but nothing is forgotten by it.
     assert listed["name"] == name and name in shell.text("sink", "list")
     assert shell.json("sink", "show", name)["query_id"] == query
-    assert f"no sink '{name}'" in shell.complaint("sink", "forget", name, "--yes")
+    assert f"'{name}' is the name of a query" in shell.complaint("sink", "forget", name, "--yes")
     # A backfill has the name that its user gave it.
     with StreamClient(shell.controller) as client:
         table = BlockingTable(client.segments, claims_segment(shell.scope))
