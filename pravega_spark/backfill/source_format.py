@@ -15,6 +15,8 @@ files_looked_at_max: Final = 1_000
 _HEAD_BYTES: Final = 64
 _MAGIC: Final = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 """The first bytes of the formats that begin with some."""
+_OF_PATTERNS: Final = set("*?[{")
+"""What makes a path a pattern of several."""
 
 
 def found_format(source: str) -> str:
@@ -30,11 +32,22 @@ def found_format(source: str) -> str:
         if len(found) == 1 and None not in found:
             return str(found.pop())
         if not files:
+            if _is_missing(source):
+                raise InvalidArgument(
+                    f"'{source}' is not there on this machine, so nothing tells its format: correct the path; give "
+                    f"--format {'|'.join(FILE_FORMATS)}|… where Spark finds it elsewhere"
+                ) from unnamed
             raise
         names = sorted(name or "files of which nothing tells it" for name in found)
         said = f"'{source}' has no ending that names its format"
         why = f"{files[0].name} begins as none that is known" if found == {None} else f"there are {' and '.join(names)}"
         raise InvalidArgument(f"{said}, and {why}; give --format {'|'.join(FILE_FORMATS)}|…") from unnamed
+
+
+def _is_missing(source: str) -> bool:
+    """Tells whether a source is a plain path of this machine, and nothing lies there."""
+    path = source.removeprefix("file://")
+    return path != "-" and ":/" not in path and not set(path) & _OF_PATTERNS and not os.path.lexists(path)
 
 
 def _files(path: str) -> Iterator[Path]:

@@ -159,7 +159,7 @@ def test_a_failure_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["load", "data/", "s/t", "--job-id", "j"], "'data/' does not say of what format it is; give --format parquet"),
+        (["load", "data/", "s/t", "--job-id", "j"], "'data/' is not there on this machine, so nothing tells"),
         (["load", "a.csv", "s/t", "--job-id", "j", "--stage"], "csv is loaded in chunks without"),
         (["load", "a.csv", "t", "--job-id", "j"], "'t' is not of the form scope/stream"),
         (["load", "a.csv", "s/t", "--job-id", "../j"], "--job-id '../j' must be 1 to 100 letters"),

@@ -52,9 +52,16 @@ def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text("{}\n")
     with pytest.raises(InvalidArgument, match="there are csv and files of which nothing tells it and json; give"):
         found_format(str(tmp_path))
-    for nothing in (tmp_path / "absent", "s3a://bucket/folder", "-"):
+    (tmp_path / "empty").mkdir()
+    for nothing in (tmp_path / "empty", tmp_path / "absent-*", "s3a://bucket/folder", "dbfs:/folder", "-"):
         with pytest.raises(InvalidArgument, match="does not say of what format it is; give --format"):
             found_format(str(nothing))
+
+
+def test_a_missing_path_is_said_to_be_missing(tmp_path: Path) -> None:
+    for missing in (f"{tmp_path}/absent", f"file://{tmp_path}/absent", "nofolder"):
+        with pytest.raises(InvalidArgument, match=f"^'{missing}' is not there on this machine, .*; give --format par"):
+            found_format(missing)
 
 
 def test_a_large_folder_costs_no_more_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
