@@ -54,6 +54,9 @@ _ONLY_OF_KAFKA: Final = {
 }
 """Options of Spark's Kafka connector that mean something else there or have no counterpart, and what to do instead."""
 
+_OF_KAFKAS_CLIENTS: Final = "kafka."
+"""How options of Spark's Kafka connector begin that it hands to Kafka's clients."""
+
 _NAMES_OF_BATCH_WRITES: Final = frozenset({"job_id", "txn_app_id", "txn_version"})
 """Options that make a batch write idempotent. A streaming write that ignored them would seem to be so under that name,
 also with another checkpoint."""
@@ -124,6 +127,11 @@ class GivenOptions:
             if instead := _ONLY_OF_KAFKA.get(plain):
                 raise ConfigurationError(
                     f"option '{name}' of Spark's Kafka connector has no counterpart here: {instead}"
+                )
+            if plain.startswith(_OF_KAFKAS_CLIENTS):
+                raise ConfigurationError(
+                    f"option '{name}' is of Kafka's clients, and nothing of Kafka is used to read or write a stream: "
+                    "leave it out"
                 )
             nearest = _nearest(plain)
             hint = f"; did you mean '{nearest}'?" if nearest else ""

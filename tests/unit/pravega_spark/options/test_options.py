@@ -138,6 +138,11 @@ def test_every_default_is_one_of_its_own_values() -> None:
         ({"maxOffsetsPerTrigger": "x", "order": "key"}, "option 'max_events_per_trigger' is 'x', but must be"),
         ({"startingTimestamp": "5", "start_time": "5"}, "'start_time' is given in two spellings"),
         ({"kafka.bootstrap.servers": "x"}, "no counterpart here: give option 'controller' the address"),
+        (
+            {"kafka.acks": "all"},
+            "option 'kafka.acks' is of Kafka's clients, and nothing of .*: leave it out",
+        ),
+        ({"Kafka.Security.Protocol": "SSL"}, "option 'Kafka.Security.Protocol' is of Kafka's clients"),
         ({"start_time": "{}"}, "must have a time for each stream"),
         ({"start_time": '{"s/t": "soon"}'}, "must be a time such as"),
         ({"start_stream_cut": "{x"}, "this JSON is damaged"),
