@@ -213,6 +213,8 @@ class StandaloneOptions:
             )
         if not all(char.isalnum() or char in ".-" for char in self.published):
             raise ConfigurationError(f"--published {self.published}: give a host name or an IPv4 address, without port")
+        if self.published:
+            _check_resolves(self.published)
         self._check_ports()
 
     def _check_ports(self) -> None:
@@ -235,6 +237,18 @@ class StandaloneOptions:
 def _in_range(option: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ConfigurationError(f"{option} {value} is not in {low}..{high}")
+
+
+def _check_resolves(published: str) -> None:
+    """``ConfigurationError`` for a name at which the services, which use it too, would look for each other in vain."""
+    try:
+        socket.getaddrinfo(published, None)
+    except (OSError, UnicodeError) as error:  # UnicodeError: an empty or overlong label
+        why = error.strerror if isinstance(error, OSError) else "it is no host name"
+        raise ConfigurationError(
+            f"--published {published} does not resolve on this machine ({why}): correct it, enter it in /etc/hosts, or "
+            "give the machine's address"
+        ) from error
 
 
 def _check_free(host: str, option: str, port: int) -> None:

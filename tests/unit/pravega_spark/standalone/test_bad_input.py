@@ -91,6 +91,19 @@ def test_values_out_of_range(changes: dict[str, object], message: str) -> None:
         options(**changes).validate()
 
 
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b", "a" * 64])
+def test_a_published_name_that_does_not_resolve(name: str) -> None:
+    """Else the services wait for each other at an address that nobody has, until the start fails after a minute."""
+    refused = f"^--published {name} does not resolve on this machine .*: correct it, enter it in /etc/hosts, or give"
+    with pytest.raises(ConfigurationError, match=refused):
+        options(host="0.0.0.0", published=name).validate()
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.2"])
+def test_a_published_name_that_resolves(name: str) -> None:
+    options(host="0.0.0.0", published=name).validate()
+
+
 @pytest.mark.parametrize("containers", [1, 4, 1_024])
 @pytest.mark.parametrize("changed", [{}, {"STORE__UNFLUSHED_BYTES_MAX": 16 << 20, "TIER1__PLOG_BYTES": 4 << 20}])
 def test_a_redis_that_the_store_would_refuse_is_refused_at_once(
