@@ -146,7 +146,7 @@ class AsyncStreamClient:
         return True
 
     async def _is_table(self, scope: str, name: str) -> bool:
-        """Whether a key-value table has the name; False also for who may not look, and where there are none at all."""
+        """Whether a key-value table has the name; False also for who may not look, and where nobody knows of tables."""
         try:
             await asyncio.to_thread(self._key_value_tables.settings, scope, name)
         except (NotFound, AccessDenied, ControllerRefused, UnsupportedOperation):
