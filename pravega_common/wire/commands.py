@@ -702,3 +702,18 @@ class SegmentLengths(Command):
 
     request_id: I64
     lengths: Versions
+
+
+READING_REQUESTS: Final = (
+    ReadSegment,
+    GetStreamSegmentInfo,
+    GetSegmentLengths,
+    GetSegmentAttribute,
+    LocateOffset,
+    GetTableSegmentInfo,
+    ReadTable,
+    ReadTableKeys,
+    ReadTableEntries,
+    ReadTableEntriesDelta,
+)
+"""Requests that change nothing; all others need the permission to update."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pravega_common import names
 from pravega_common.errors import AuthenticationFailed, PravegaError
 from pravega_common.invariants import check
-from pravega_common.services.security.access_entries import Permission, stream_resource
+from pravega_common.resources import Permission, stream_resource
 from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_common.wire import codec
 from pravega_common.wire import commands as wire
@@ -30,19 +30,6 @@ _INTERNAL: Final = (
     wire.MergeSegmentsBatch,
 )
 """Requests of controllers alone, whatever segment they are about."""
-_READING: Final = (
-    wire.ReadSegment,
-    wire.GetStreamSegmentInfo,
-    wire.GetSegmentLengths,
-    wire.GetSegmentAttribute,
-    wire.LocateOffset,
-    wire.GetTableSegmentInfo,
-    wire.ReadTable,
-    wire.ReadTableKeys,
-    wire.ReadTableEntries,
-    wire.ReadTableEntriesDelta,
-)
-"""Requests that change nothing; all others need the permission to update."""
 resources_remembered_max: Final = 10_000
 
 
@@ -74,7 +61,7 @@ class TokenCheck:
             return verified.expires_s
         if needs_internal:
             raise AuthenticationFailed("only services of the cluster may do this")
-        needed = Permission.READ if isinstance(request, _READING) else Permission.READ_UPDATE
+        needed = Permission.READ if isinstance(request, wire.READING_REQUESTS) else Permission.READ_UPDATE
         if not all(verified.permits(_resource_of(segment), needed) for segment in _segments_of(request)):
             raise AuthenticationFailed(f"the token of {verified.subject} does not permit this")
         return verified.expires_s

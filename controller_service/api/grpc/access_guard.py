@@ -13,7 +13,7 @@ from controller_service.api.grpc.handlers import Behaviour, with_behaviour
 from controller_service.api.grpc.method_access import METHODS, MethodAccess
 from pravega_common.errors import AccessDenied
 from pravega_common.names import READER_GROUP_PREFIX
-from pravega_common.services.security.access_entries import Permission, stream_resource
+from pravega_common.resources import Permission, stream_resource
 from pravega_common.services.security.delegation_tokens import DelegationTokens
 from pravega_common.services.security.principal import CALLER, Principal
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pravega_common.names import split_scoped_name, table_stream
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.services.security.access_entries import (
+from pravega_common.resources import (
     ROOT,
     Permission,
     key_value_table_resource,

@@ -13,7 +13,7 @@ from pravega_common.errors import InvalidArgument, ScopeNotEmpty, ScopeNotFound,
 from pravega_common.model.stream_configuration import tag_chars_max
 from pravega_common.names import SYSTEM_SCOPE, validate_scope_name
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.services.security.access_entries import scope_resource, stream_resource
+from pravega_common.resources import scope_resource, stream_resource
 
 
 class ScopesApi:

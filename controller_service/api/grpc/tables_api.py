@@ -16,7 +16,7 @@ from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound
 from pravega_common.model.table_limits import check_fixed_key_length
 from pravega_common.names import validate_user_name
 from pravega_common.proto import controller_pb2 as pb
-from pravega_common.services.security.access_entries import key_value_table_resource
+from pravega_common.resources import key_value_table_resource
 
 
 class TablesApi:

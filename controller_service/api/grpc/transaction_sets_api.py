@@ -25,7 +25,7 @@ from pravega_common.errors import InvalidArgument
 from pravega_common.model.transaction_sets import SetMember
 from pravega_common.proto import transaction_sets_pb2 as pb
 from pravega_common.proto import transaction_sets_pb2_grpc as pb_grpc
-from pravega_common.services.security.access_entries import ROOT
+from pravega_common.resources import ROOT
 from pravega_common.services.security.principal import may_see
 from pravega_common.set_forms import member_from, member_to
 

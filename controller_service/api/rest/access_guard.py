@@ -18,14 +18,8 @@ from controller_service.api.rest.errors import Handler, status_line_text
 from controller_service.api.rest.live import STILL_PERMITTED
 from controller_service.window.page_routes import PAGE_FILES
 from pravega_common.errors import AccessDenied, AuthenticationFailed
-from pravega_common.services.security.access_entries import (
-    ROOT,
-    AccessEntries,
-    Permission,
-    reader_group_resource,
-    scope_resource,
-    stream_resource,
-)
+from pravega_common.resources import ROOT, Permission, reader_group_resource, scope_resource, stream_resource
+from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.principal import CALLER, Principal
 
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE

@@ -32,7 +32,7 @@ from controller_service.store.stream_context import StreamContext
 from pravega_common.errors import AlreadyExists, InvalidArgument, NotFound, ScopeNotEmpty, ScopeNotFound
 from pravega_common.model.scope_quota import ScopeQuota
 from pravega_common.names import READER_GROUP_PREFIX, SYSTEM_SCOPE, validate_user_name, validate_user_scope_name
-from pravega_common.services.security.access_entries import scope_resource, stream_resource
+from pravega_common.resources import scope_resource, stream_resource
 from pravega_common.services.security.principal import may_see
 
 

@@ -9,9 +9,9 @@ from controller_service.api.rest.bodies import HealthResult, HealthStatus
 from controller_service.api.rest.operation import RestOperation
 from controller_service.cluster.controller_health import ControllerHealth
 from pravega_common.errors import NotFound
+from pravega_common.resources import ROOT
 from pravega_common.services.base import Service, ServiceState
 from pravega_common.services.problems import is_ready
-from pravega_common.services.security.access_entries import ROOT
 from pravega_common.services.security.principal import may_see
 
 _STATUS: Final[dict[ServiceState, HealthStatus]] = {

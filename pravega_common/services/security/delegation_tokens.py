@@ -16,8 +16,8 @@ from typing import Any, Final
 import jwt
 
 from pravega_common.errors import AuthenticationFailed, TokenExpired
+from pravega_common.resources import ROOT, Permission
 from pravega_common.runtime.clock import Clock
-from pravega_common.services.security.access_entries import ROOT, Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys
 
 ALGORITHM: Final = "HS512"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pravega_common.errors import AccessDenied
-from pravega_common.services.security.access_entries import AccessEntries, Permission
+from pravega_common.resources import Permission
+from pravega_common.services.security.access_entries import AccessEntries
 
 
 @dataclass(frozen=True, slots=True)

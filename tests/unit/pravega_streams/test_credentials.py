@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.services.security.access_entries import Permission
+from pravega_common.resources import Permission
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.credentials import (

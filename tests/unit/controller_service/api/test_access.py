@@ -30,8 +30,9 @@ from pravega_common.proto import (
     transaction_sets_pb2,
 )
 from pravega_common.proto import controller_pb2 as pb
+from pravega_common.resources import Permission
 from pravega_common.services.security import authentication
-from pravega_common.services.security.access_entries import AccessEntries, Permission
+from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.cluster_keys import ClusterKeys, make_key_file
 from pravega_common.services.security.password_file import HashedPassword, User, changing_users, write_users
 from pravega_streams.controller import transport

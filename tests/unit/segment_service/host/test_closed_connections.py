@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from pravega_common.resources import Permission
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import SystemClock
-from pravega_common.services.security.access_entries import Permission
 from pravega_common.services.tls import ServerTls
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c

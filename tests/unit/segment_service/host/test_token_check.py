@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.services.security.access_entries import Permission
+from pravega_common.resources import Permission
 from pravega_common.services.security.cluster_keys import ClusterKeys
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c

@@ -9,18 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pravega_common.errors import ConfigurationError
-from pravega_common.services.security.access_entries import (
+from pravega_common.resources import (
     ROOT,
-    AccessEntries,
-    AccessEntry,
     Permission,
-    entries_max,
     key_value_table_resource,
     reader_group_resource,
-    resource_chars_max,
     scope_resource,
     stream_resource,
 )
+from pravega_common.services.security.access_entries import AccessEntries, AccessEntry, entries_max, resource_chars_max
 
 READ, UPDATE, NONE = Permission.READ, Permission.READ_UPDATE, Permission.NONE
 

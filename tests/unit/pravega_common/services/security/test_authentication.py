@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pravega_common.errors import AuthenticationFailed, ConfigurationError, Throttled
+from pravega_common.resources import Permission
 from pravega_common.services.security import authentication
-from pravega_common.services.security.access_entries import AccessEntries, Permission
+from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.authentication import (
     PasswordAuthentication,
     checks_at_once_max,

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from pravega_common.errors import AuthenticationFailed, ConfigurationError, Unavailable
-from pravega_common.services.security.access_entries import AccessEntries, Permission
+from pravega_common.resources import Permission
+from pravega_common.services.security.access_entries import AccessEntries
 from pravega_common.services.security.authentication import PasswordAuthentication
 from pravega_common.services.security.bearer_tokens import (
     BearerAuthentication,

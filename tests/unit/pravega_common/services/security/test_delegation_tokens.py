@@ -11,8 +11,8 @@ import jwt
 import pytest
 
 from pravega_common.errors import AuthenticationFailed, TokenExpired
+from pravega_common.resources import Permission, stream_resource
 from pravega_common.services.security import delegation_tokens
-from pravega_common.services.security.access_entries import Permission, stream_resource
 from pravega_common.services.security.cluster_keys import ClusterKeys
 from pravega_common.services.security.delegation_tokens import DelegationTokens, token_chars_max
 from tests.support.fakes.clock import ManualClock
