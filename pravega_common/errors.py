@@ -169,7 +169,7 @@ class ConfigurationError(RejectedError):
 
 
 class AuthenticationFailed(RejectedError):
-    """Missing or wrong credentials, or a token that is wrong or does not permit the request."""
+    """Missing or wrong credentials, or a token that a store does not take though its claims permit the request."""
 
 
 class AccessDenied(RejectedError):

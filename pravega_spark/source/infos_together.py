@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pravega_common.errors import AuthenticationFailed, NotFound
+from pravega_common.errors import AccessDenied, AuthenticationFailed, NotFound
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.names import split_scoped_name
 from pravega_spark.gateway.contract import StreamGateway
@@ -29,6 +29,6 @@ def infos_together(gateway: StreamGateway, position: OffsetsByStream, known: Inf
         return known
     try:
         found = gateway.segment_infos_of_streams(wanted)
-    except (NotFound, AuthenticationFailed):
+    except (NotFound, AccessDenied, AuthenticationFailed):
         return known
     return {name: {**known.get(name, {}), **found.get(split_scoped_name(name), {})} for name in position}

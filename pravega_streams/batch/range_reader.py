@@ -204,7 +204,7 @@ class RangeReader:
         reply = self._reply_to(request, self._socket)
         self._requests.popleft()
         if not isinstance(reply, c.SegmentRead):
-            return self._refused(reply)
+            return self._refused(reply, request.command)
         if not reply.offset == request.offset == self.position:
             raise UnknownOutcome(f"{self.segment}: asked for offset {request.offset}, got {reply.offset}")
         if reply.end_of_segment and reply.offset + len(reply.data) < self.end:
@@ -250,8 +250,8 @@ class RangeReader:
             else None
         )
 
-    def _refused(self, reply: c.Command) -> memoryview:
-        error = error_of(reply, self.segment)
+    def _refused(self, reply: c.Command, request: c.ReadSegment) -> memoryview:
+        error = error_of(reply, self.segment, lambda _: request)
         if isinstance(error, SegmentSealed):
             error = self._ends_early(self.position)
         if isinstance(error, SegmentTruncated):

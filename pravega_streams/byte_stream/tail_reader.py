@@ -95,7 +95,7 @@ class TailReader:
         while (reply := socket.receive_within(wait_s)) is not None:
             if answered_by(reply, {waiting.request_id: waiting}) is not None:
                 self._waiting = None
-                return self._data(reply, offset)[:length]
+                return self._data(reply, waiting)[:length]
         return None
 
     def _asked(self, offset: int, length: int) -> tuple[WireSocket, c.ReadSegment]:
@@ -113,8 +113,9 @@ class TailReader:
         self._socket, self._waiting = socket, waiting
         return socket, waiting
 
-    def _data(self, reply: c.Command, offset: int) -> memoryview:
-        error = error_of(reply, self._segment)
+    def _data(self, reply: c.Command, request: c.ReadSegment) -> memoryview:
+        offset = request.offset
+        error = error_of(reply, self._segment, lambda _: request)
         if isinstance(error, SegmentTruncated):
             raise SegmentTruncated(self._segment, error.start_offset, offset)
         if error is not None:

@@ -12,7 +12,7 @@ from pravega_common.wire.codec import decode_frame, encode
 from pravega_common.wire.errors import WireDecodeError
 from pravega_common.wire.versions import batch_bytes_max, batch_requests_max
 from pravega_streams.connection.replies import expected_reply
-from pravega_streams.connection.requests import with_token
+from pravega_streams.connection.requests import MakeCommand, with_token
 
 R = TypeVar("R", bound=c.Command)
 
@@ -33,17 +33,21 @@ class SegmentBatch(Generic[R]):
 
     def __init__(self) -> None:
         self.calls: list[SegmentCall[R]] = []
+        self._makes: list[MakeCommand] = []
+        """What builds each request, with its token."""
         self._frames: list[bytes] = []
         self._bytes = 0
 
     def add(self, call: SegmentCall[R], token: str = "") -> bool:
         """Take a request along, with a token unless that is empty; False if the batch is full, and another one must
         take it. An empty batch takes any."""
-        frame = encode(with_token(call.make, token)(len(self.calls)))
+        make = with_token(call.make, token)
+        frame = encode(make(len(self.calls)))
         is_full = len(self.calls) >= batch_requests_max or self._bytes + len(frame) > batch_bytes_max
         if self.calls and is_full:
             return False
         self.calls.append(call)
+        self._makes.append(make)
         self._frames.append(frame)
         self._bytes += len(frame)
         return True
@@ -67,11 +71,14 @@ class SegmentBatch(Generic[R]):
         if [getattr(one, "request_id", None) for one in replies] != list(range(len(self.calls))):
             close("a batch was answered in another order, or not wholly")
             raise UnknownOutcome(f"{first} and others: {len(replies)} replies to {len(self.calls)} requests")
-        return [_outcome(call, one, close) for call, one in zip(self.calls, replies, strict=True)]
+        requests = zip(self.calls, self._makes, replies, strict=True)
+        return [_outcome(call, make, one, close) for call, make, one in requests]
 
 
-def _outcome(call: SegmentCall[R], reply: c.Command, close: Callable[[str], None]) -> R | PravegaError:
+def _outcome(
+    call: SegmentCall[R], make: MakeCommand, reply: c.Command, close: Callable[[str], None]
+) -> R | PravegaError:
     try:
-        return expected_reply(reply, call.segment, (call.expect,), close)
+        return expected_reply(reply, call.segment, (call.expect,), close, make)
     except PravegaError as error:
         return error

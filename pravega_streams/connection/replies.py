@@ -7,12 +7,17 @@ from typing import TypeVar
 
 from pravega_common import errors
 from pravega_common.wire import commands as c
+from pravega_streams.connection.requests import MakeCommand
+from pravega_streams.connection.token_refusals import refusal_of
 
 R = TypeVar("R", bound=c.Command)
 
 
-def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
-    """The error that a reply stands for, or ``None`` for a good one."""
+def error_of(reply: c.Command, segment: str, make: MakeCommand | None = None) -> errors.PravegaError | None:
+    """The error that a reply stands for, or ``None`` for a good one.
+
+    ``make``: builds the request again with the token that it had, to see whether a permission is missing.
+    """
     made = _SEGMENT_ERRORS.get(type(reply))
     if made is not None:
         return made(getattr(reply, "segment", segment))
@@ -24,7 +29,7 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
         case c.AuthTokenCheckFailed(error_code=c.TOKEN_EXPIRED):
             return errors.TokenExpired(f"{segment}: the token has ended")
         case c.AuthTokenCheckFailed():
-            return errors.AuthenticationFailed(f"{segment}: token refused (code {reply.error_code})")
+            return refusal_of(segment, reply.error_code, None if make is None else make(reply.request_id))
         case c.OperationUnsupported():
             return errors.UnsupportedOperation(f"{segment}: the store does not support {reply.operation_name}")
         case c.ErrorMessage(error_code=c.DATA_CORRUPTION):
@@ -40,12 +45,18 @@ def error_of(reply: c.Command, segment: str) -> errors.PravegaError | None:
     return None
 
 
-def expected_reply(reply: c.Command, segment: str, expected: tuple[type[R], ...], close: Callable[[str], None]) -> R:
-    """The reply, if it is of an expected type; raises the error that it stands for.
+def expected_reply(
+    reply: c.Command,
+    segment: str,
+    expected: tuple[type[R], ...],
+    close: Callable[[str], None],
+    make: MakeCommand | None = None,
+) -> R:
+    """The reply, if it is of an expected type; raises the error that it stands for (``make`` as of ``error_of``).
 
     ``UnknownOutcome`` for any other: ``close`` is called with the reason, as nothing on that connection can be trusted.
     """
-    failure = error_of(reply, segment)
+    failure = error_of(reply, segment, make)
     if failure is not None:
         try:
             raise failure

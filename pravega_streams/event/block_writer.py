@@ -116,6 +116,8 @@ class BlockWriter:
         self._writers = writers
         self._channel: _Channel | None = None
         self._is_set_up = False
+        self._token = ""
+        """What it was last set up with, or is being set up."""
         self._set_ups = 0
         """Counts how often a store answered that it is."""
         self.attachment = 0
@@ -317,7 +319,7 @@ class BlockWriter:
 
     def _ask_to_set_up(self) -> None:
         """Connect and say who we are."""
-        token = self._writers.resolver.token(self.segment)
+        self._token = self._writers.resolver.token(self.segment)
         self._detach("it is set up again")
         channel = self._writers.channel(self.segment)
         while len(channel.set_ups) >= set_ups_in_flight_max:
@@ -329,10 +331,14 @@ class BlockWriter:
         channel.set_ups.add(request_id)
         channel.set_up_count += 1
         try:
-            channel.socket.send(c.SetupAppend(request_id, self.writer_id, self.segment, token))
+            channel.socket.send(self.set_up_request(request_id))
         except UnknownOutcome:
             self._writers.lost(channel)
             raise
+
+    def set_up_request(self, request_id: int) -> c.SetupAppend:
+        """The request by whose token the store lets it append."""
+        return c.SetupAppend(request_id, self.writer_id, self.segment, self._token)
 
     def _has_moved(self) -> bool:
         """Whether another store has the segment; asked while this one is silent."""
@@ -532,7 +538,7 @@ class BlockWriters:
             return  # Its writer has attached again since, or is closed.
         if writer is None:
             return
-        error = error_of(reply, writer.segment)
+        error = error_of(reply, writer.segment, writer.set_up_request)
         if error is None:
             self.lost(channel)
         elif is_set_up:

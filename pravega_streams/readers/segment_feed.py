@@ -66,10 +66,12 @@ class SegmentReads:
         """
         connection = await self._take_place(await self.resolver.resolve(segment))
         try:
-            reply = await self._answer(connection, segment, offset, length, is_reached)
+            token = await self.resolver.token(segment)
+            request = c.ReadSegment(segment, offset, length, token)
+            reply = await self._answer(connection, request, is_reached)
         finally:
             self._give_place_back(connection)
-        failure = error_of(reply, segment)
+        failure = error_of(reply, segment, lambda _: request)
         if failure is not None:
             raise failure
         if not isinstance(reply, c.SegmentRead) or reply.offset != offset:
@@ -93,17 +95,14 @@ class SegmentReads:
         if not self._waiting[connection]:
             del self._waiting[connection]
 
-    async def _answer(
-        self, connection: WireConnection, segment: str, offset: int, length: int, is_reached: bool
-    ) -> c.Command:
-        token = await self.resolver.token(segment)
-        answer = asyncio.ensure_future(connection.call(lambda rid: c.ReadSegment(segment, offset, length, token, rid)))
+    async def _answer(self, connection: WireConnection, request: c.ReadSegment, is_reached: bool) -> c.Command:
+        answer = asyncio.ensure_future(connection.call(lambda rid: request.with_fields(request_id=rid)))
         wait_s = self._probe_s if is_reached else end_looked_for_after_s
         try:
             while not (await asyncio.wait({answer}, timeout=wait_s))[0]:
                 if not is_reached:
-                    is_reached = await self.require_reached(segment, offset)
-                await self._probe(connection, segment)
+                    is_reached = await self.require_reached(request.segment, request.offset)
+                await self._probe(connection, request.segment)
                 wait_s = self._probe_s
             return answer.result()
         finally:

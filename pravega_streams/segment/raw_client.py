@@ -223,7 +223,7 @@ class RawClient:
         connection = await self._pool.get(await self._resolver.resolve(segment))
         make = with_token(make, await self._resolver.token(segment))
         reply = await self._reply(connection, segment, make, deadline)
-        return expected_reply(reply, segment, (expect,), connection.close)
+        return expected_reply(reply, segment, (expect,), connection.close, make)
 
     async def _reply(
         self, connection: WireConnection, segment: str, make: MakeCommand, deadline: Deadline

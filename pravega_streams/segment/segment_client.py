@@ -293,8 +293,9 @@ class SegmentClient:
                 f"{segment}: the store at {connection.endpoint} speaks version {connection.peer_version()} of the "
                 f"protocol, and {expect.__name__} came with version {since_version}"
             )
-        reply = connection.call(with_token(make, self.endpoints.token(segment)), is_elsewhere)
-        return expected_reply(reply, segment, (expect,), lambda _: connection.close())
+        make = with_token(make, self.endpoints.token(segment))
+        reply = connection.call(make, is_elsewhere)
+        return expected_reply(reply, segment, (expect,), lambda _: connection.close(), make)
 
     def _connection(self, segment: str) -> WireSocket:
         endpoint = self.endpoints.resolve(segment)
@@ -349,16 +350,16 @@ def _ask_each(
     connection: WireSocket, segments: Sequence[str], token: Callable[[str], str]
 ) -> list[c.StreamSegmentInfo | PravegaError]:
     """One question for each segment, sent before the first answer is read."""
-    tokens = list(map(token, segments))
-    places = {connection.next_request_id(): place for place, segment in enumerate(segments)}
+    calls = [_info_call(segment, token(segment)) for segment in segments]
+    places = {connection.next_request_id(): place for place in range(len(calls))}
     answers: dict[int, c.StreamSegmentInfo | PravegaError] = {}
     try:
-        connection.send(*(c.GetStreamSegmentInfo(rid, segments[place], tokens[place]) for rid, place in places.items()))
+        connection.send(*(calls[place].make(rid) for rid, place in places.items()))
         while len(answers) < len(segments):
             reply = connection.receive()
             place = places.get(getattr(reply, "request_id", -1))
             if place is not None:
-                answers[place] = _answer(reply, segments[place], connection)
+                answers[place] = _answer(reply, calls[place], connection)
     except BaseException:
         # What was sent is still to be answered: other calls must not wait for it, nor count on the connection.
         connection.close()
@@ -366,9 +367,11 @@ def _ask_each(
     return [answers[place] for place in range(len(segments))]
 
 
-def _answer(reply: c.Command, segment: str, connection: WireSocket) -> c.StreamSegmentInfo | PravegaError:
+def _answer(
+    reply: c.Command, call: SegmentCall[c.StreamSegmentInfo], connection: WireSocket
+) -> c.StreamSegmentInfo | PravegaError:
     try:
-        return expected_reply(reply, segment, (c.StreamSegmentInfo,), lambda _: connection.close())
+        return expected_reply(reply, call.segment, (call.expect,), lambda _: connection.close(), call.make)
     except PravegaError as error:
         return error
 

@@ -67,8 +67,11 @@ def test_who_may_write_writes_and_who_may_read_reads(cluster: StandaloneProcess)
         ):
             with pytest.raises(AccessDenied, match="user reader has no"):
                 attempt()
-        with pytest.raises(AuthenticationFailed), EventWriter(reading, SCOPE, "t") as forbidden:
+        needed = "user reader has no READ_UPDATE on prn::/scope:s/stream:t"
+        with pytest.raises(AccessDenied, match=needed), EventWriter(reading, SCOPE, "t") as forbidden:
             forbidden.write(b"forbidden", "key")
+        with pytest.raises(AccessDenied, match=needed):
+            reading.segments.truncate("s/t/0.#epoch.0", 0)
     with client_of(cluster, "other") as other, pytest.raises(AccessDenied):
         list(read_events(other, SCOPE, "t"))
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pravega_common.errors import (
+    AccessDenied,
     AuthenticationFailed,
     InvalidArgument,
     SegmentNotFound,
@@ -21,6 +22,7 @@ from pravega_common.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from pravega_common.resources import Permission
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
 from pravega_common.wire.codec import encode
@@ -32,6 +34,7 @@ from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 from tests.support import eventually
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 from tests.support.interrupts import Interrupt
+from tests.support.security import tokens_of
 
 SEGMENT = "s/t/0.#epoch.0"
 
@@ -420,6 +423,23 @@ def test_a_set_up_that_is_not_permitted_is_an_error_at_once(store: FakeStore, wr
         with pytest.raises(AuthenticationFailed):
             writer.flush()
     assert len(asked) == 1
+
+
+def test_who_may_only_read_is_told_so(store: FakeStore, writers: BlockWriters, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tokens_of().sign("alice", {"prn::/scope:s/stream:t": Permission.READ})
+    monkeypatch.setattr(store, "token", lambda segment: token)
+
+    def refuse(command: c.Command) -> c.Command | None:
+        if not isinstance(command, c.SetupAppend):
+            return None
+        assert command.token == token
+        return c.AuthTokenCheckFailed(command.request_id, "", c.TOKEN_CHECK_FAILED)
+
+    store.before = refuse
+    writer = open_writer(writers)
+    writer.write(piece(1), 1)
+    with pytest.raises(AccessDenied, match="user alice has no READ_UPDATE on prn::/scope:s/stream:t"):
+        writer.flush()
 
 
 def test_a_late_refusal_of_what_was_sent_before_does_not_count(store: FakeStore, writers: BlockWriters) -> None:

@@ -1,0 +1,63 @@
+"""Tells a permission that is missing from a token that is wrong: a store answers the same code to both."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_common.resources import ROOT, Permission, stream_resource
+from pravega_common.wire import commands as c
+
+_ALL: Final = "*"
+"""The claim of a token of a plain Pravega for every resource."""
+
+
+def refusal_of(segment: str, error_code: int, request: c.Command | None) -> AccessDenied | AuthenticationFailed:
+    """The error for a request that a store refused for its token, and not because that has ended.
+
+    ``AccessDenied`` if the token says itself that it does not permit the request, as one with the same claims and a
+    good signature would not either. ``request``: None where it is not known.
+    """
+    claims = claims_of(getattr(request, "token", ""))
+    resource, needed = _resource_of(segment), Permission.READ_UPDATE
+    if isinstance(request, c.READING_REQUESTS):
+        needed = Permission.READ
+    is_about_resources = any(name == _ALL or name.startswith(ROOT) for name in claims)
+    if error_code == c.TOKEN_CHECK_FAILED and is_about_resources and _permission(claims, resource) < needed:
+        return AccessDenied(
+            f"user {claims.get('sub')} has no {needed.name} on {resource}: ask an operator for the entry "
+            f"{resource},{needed.name} (docs/security.md 4.1); clients made after that have it"
+        )
+    return AuthenticationFailed(
+        f"{segment}: token refused (code {error_code}), for a reason that only the store knows: make the client again, "
+        f"and compare the cluster keys of controllers and stores (docs/security.md 2)"
+    )
+
+
+def claims_of(token: str) -> Mapping[str, Any]:
+    """The claims that stand in a JWT, whose signature is not verified; empty for any other text."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError, binascii.Error):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _resource_of(segment: str) -> str:
+    scope, _, rest = segment.partition("/")
+    return stream_resource(scope, rest.partition("/")[0])
+
+
+def _permission(claims: Mapping[str, Any], resource: str) -> Permission:
+    """The most that a claim permits; in a plain Pravega one of a scope is for what is below it, too."""
+    found = [
+        Permission[str(value)]
+        for name, value in claims.items()
+        if (name in (_ALL, resource) or resource.startswith(f"{name}/")) and value in Permission.__members__
+    ]
+    return max(found, default=Permission.NONE)
