@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pravega_common.errors import PravegaError, UnsupportedOperation
+from pravega_common.errors import AccessDenied, PravegaError, UnsupportedOperation
 from pravega_common.hashing import container_of_segment
 from pravega_common.model.cluster_health import ClusterProblem, DescribedCluster
 from pravega_common.names import segment_name
 from pravega_spark.commands.connection import cluster_address
 from pravega_spark.commands.controller_checks import ControllerChecks
-from pravega_spark.commands.findings import Finding, RunningCheck, Tell, check, is_well
-from pravega_spark.commands.scratch import STREAM, make_scratch, remove_leftovers, remove_scratch, scratch_scope
+from pravega_spark.commands.findings import Finding, RunningCheck, Tell, check, is_well, not_permitted
+from pravega_spark.commands.scratch import STREAM, make_events, remove_leftovers, remove_scratch, scratch_scope
 from pravega_spark.commands.security_diagnosis import start_security
 from pravega_spark.commands.store_checks import StoreChecks
 from pravega_spark.commands.transaction import remedy
@@ -97,6 +97,8 @@ def blocked_commits(address: ControllerAddress) -> Finding:
             blocked = client.operations.blocked_streams()
     except UnsupportedOperation:
         return Finding("commits", None, "a plain Pravega does not tell")
+    except AccessDenied as error:
+        return not_permitted("commits", error)
     except PravegaError as error:
         return Finding("commits", False, str(error), _SEE_CONTROLLER)
     if not blocked:
@@ -114,6 +116,8 @@ class _RoundTrip:
         self._scope = scratch_scope()
         self._place = "" if described is None else _place_of(segment_name(self._scope, STREAM, 0), described)
         self._ended, self._is_cut_off = threading.Event(), threading.Event()
+        self._is_denied = False
+        """Whether the scope could not be made, so that nothing is to be removed."""
         late = Finding("round trip", False, "", _SEE_STORES)
         self._trip = RunningCheck(self._look, late, round_trip_time_max_s)
 
@@ -122,6 +126,8 @@ class _RoundTrip:
         if self._trip.is_late:
             left = "" if self.cut_off() else f"scope {self._scope} is left behind for a later run to remove; "
             return [replace(found, detail=f"{left}{found.detail}")]
+        if self._is_denied:
+            return [found]
         removed = self._removal(round_trip_time_max_s)
         return [found] if removed.is_ok else [found, removed]
 
@@ -151,12 +157,21 @@ class _RoundTrip:
     def _write_and_read(self, tell: Tell) -> str:
         start_s = time.perf_counter()
         with StreamClient(self._address) as client:
-            written = make_scratch(client, self._scope, tell, self._place)
+            self._make_scope(client, tell)
+            written = make_events(client, self._scope, tell, self._place)
             tell(f"reading {len(written)} events{self._place}")
             read = [event.data for event in read_events(client, self._scope, STREAM)]
         if read != written:
             raise ValueError(f"{len(written)} events were written, and {len(read)} others were read")
         return f"{len(read)} events in {(time.perf_counter() - start_s) * 1000:.0f} ms, stream made and read"
+
+    def _make_scope(self, client: StreamClient, tell: Tell) -> None:
+        tell("making a scope, which writes to the controllers' tables in the stores")
+        try:
+            client.controller.create_scope(self._scope)
+        except AccessDenied:
+            self._is_denied = True
+            raise
 
     def _remove(self) -> str:
         self._ended.wait()  # what it still makes would come after the deletion; the check bounds this

@@ -50,6 +50,10 @@ def _all(spark: bool, master: str, controller: str) -> Iterator[Finding]:
     if not is_well(found):
         yield Finding("spark", None, "not looked at while the services are not well")
         return
+    trip = next(item for item in found if item.name == "round trip")
+    if not trip.is_ok:
+        yield Finding("spark", None, "not looked at: its tasks read a stream that is made for them", trip.remedy)
+        return
     from pravega_spark.commands.spark_diagnosis import executors
 
     yield from executors(controller, master)

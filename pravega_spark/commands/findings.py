@@ -7,26 +7,29 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError
 from typing import Final
 
-from pravega_common.errors import PravegaError
+from pravega_common.errors import AccessDenied, PravegaError
 
 check_time_max_s: Final = 6.0
 """How long a check may take. A controller needs up to 3 s to say that the control plane oracle does not answer."""
+AS_OPERATOR: Final = "run doctor as an operator, who has the entry prn::*,READ_UPDATE (docs/security.md 4.1)"
 probes: Final = 5
 """Round trips of a measurement, which gives their median."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. ``is_ok``: None if it was skipped or is optional; ``remedy`` helps when it failed."""
+    """The result of a check. ``is_ok``: None if it was skipped or is optional; ``remedy`` helps when it failed.
+    ``is_unknown``: whether the check could not look, so that it says neither that all is well nor that it is not."""
 
     name: str
     is_ok: bool | None
     detail: str
     remedy: str = ""
+    is_unknown: bool = False
 
 
 Tell = Callable[[str], None]
@@ -34,11 +37,24 @@ Tell = Callable[[str], None]
 
 
 def check(name: str, remedy: str, look: Callable[[], str]) -> Finding:
-    """Runs a check: ``look`` returns what it found, or raises what is wrong."""
+    """Runs a check: ``look`` returns what it found, or raises what is wrong.
+
+    What the user may not ask or do is no failure of the cluster.
+    """
     try:
         return Finding(name, True, look())
+    except AccessDenied as error:
+        return not_permitted(name, error)
     except (PravegaError, OSError, PackageNotFoundError, ValueError, subprocess.SubprocessError) as error:
-        return Finding(name, False, " ".join(str(error).split()) or type(error).__name__, remedy)
+        return Finding(name, False, _text_of(error), remedy)
+
+
+def not_permitted(name: str, error: AccessDenied) -> Finding:
+    return Finding(name, None, f"not permitted to this user: {_text_of(error)}", AS_OPERATOR, is_unknown=True)
+
+
+def _text_of(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def is_well(findings: Iterable[Finding]) -> bool:
@@ -78,8 +94,7 @@ class RunningCheck:
         if self._found is not None:
             return self._found
         late, at = self._late, f", at: {self._step}" if self._step else ""
-        detail = f"{late.detail}no end within {self._time_max_s:g} s{at}"
-        return Finding(late.name, late.is_ok, detail, late.remedy)
+        return replace(late, detail=f"{late.detail}no end within {self._time_max_s:g} s{at}")
 
     def _run(self) -> None:
         try:

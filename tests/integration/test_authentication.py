@@ -8,6 +8,8 @@ import grpc
 import pytest
 
 from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_spark.commands.diagnosis import services
+from pravega_spark.commands.findings import AS_OPERATOR, is_well
 from pravega_spark.commands.security_diagnosis import security
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
@@ -26,6 +28,7 @@ USERS = {
     "writer": "prn::/scope:s/stream:t,READ_UPDATE",
     "reader": "prn::/scope:s/stream:t,READ;prn::/scope:s/key-value-table:readers,READ_UPDATE",
     "other": "prn::/scope:s/stream:u,READ_UPDATE",
+    "founder": "prn::/,READ_UPDATE",
 }
 pytestmark = pytest.mark.timeout(180)
 
@@ -145,3 +148,31 @@ def test_the_doctor_sees_that_strangers_are_refused(
         "security: keys of the cluster": True,
         "security: profile": None,
     }
+
+
+@pytest.mark.parametrize(("user", "denied_at"), [("reader", "prn::/"), ("founder", "prn::/scope:doctor-")])
+def test_the_doctor_of_who_is_no_operator_blames_no_service(
+    cluster: StandaloneProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    user: str,
+    denied_at: str,
+) -> None:
+    """Also where the scope can be made and nothing in it: it is removed again."""
+    file = tmp_path_factory.mktemp("doctor") / "password"
+    file.write_text(PASSWORD)
+    monkeypatch.setenv("PRAVEGA_USER", user)
+    monkeypatch.setenv("PRAVEGA_PASSWORD_FILE", str(file))
+    found = {finding.name: finding for finding in services(cluster.controller_uri)}
+    assert is_well(found.values()) and "clean-up" not in found
+    trip = found["round trip"]
+    assert trip.is_ok is None and trip.remedy == AS_OPERATOR
+    assert f"user {user} has no READ_UPDATE on {denied_at}" in trip.detail
+    if user == "reader":
+        for name in ("commits", "segment stores", "security: keys of the cluster"):
+            assert (found[name].is_ok, found[name].remedy) == (None, AS_OPERATOR)
+            assert found[name].detail.startswith("not permitted to this user: ")
+            assert "user reader has no READ on prn::/" in found[name].detail
+        assert found["security: profile"].detail == "dev: prod would ask for TLS; not known: keys of the cluster"
+    with client_of(cluster, "admin") as admin:
+        assert not [scope for scope in admin.controller.list_scopes() if scope.startswith("doctor-")]

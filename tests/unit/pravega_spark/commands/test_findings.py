@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from pravega_common.errors import Unavailable
+from pravega_common.errors import AccessDenied, Unavailable
 from pravega_common.model.cluster_health import ClusterProblem
 from pravega_spark.commands.controller_checks import merged
-from pravega_spark.commands.findings import Finding, RunningCheck, Tell
+from pravega_spark.commands.findings import AS_OPERATOR, Finding, RunningCheck, Tell
 
 time_max_s = 0.2
 LATE = Finding("round trip", False, "", "look there")
@@ -26,6 +26,15 @@ def test_a_check_that_fails_has_its_remedy() -> None:
         raise Unavailable("nobody is there")
 
     assert RunningCheck.of("a", "do that", look).finding() == Finding("a", False, "nobody is there", "do that")
+
+
+def test_a_check_that_the_user_may_not_make_is_no_failure() -> None:
+    def look() -> str:
+        raise AccessDenied("user reader has no READ on prn::/")
+
+    found = RunningCheck.of("a", "do that", look).finding()
+    detail = "not permitted to this user: user reader has no READ on prn::/"
+    assert found == Finding("a", None, detail, AS_OPERATOR, is_unknown=True)
 
 
 def test_a_check_that_does_not_end_says_where_it_stands() -> None:
