@@ -8,16 +8,20 @@ import grpc
 import pytest
 
 from pravega_common.errors import AccessDenied, AuthenticationFailed
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_spark.commands.diagnosis import services
 from pravega_spark.commands.findings import AS_OPERATOR, is_well
 from pravega_spark.commands.security_diagnosis import security
+from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
 from pravega_streams.client import StreamClient
+from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.credentials import BasicCredentials
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
 from pravega_streams.stream_manager import StreamManager
+from pravega_streams.table.blocking_table import BlockingTable
 from pravega_streams.table.key_value_table import CompositeKey
 from tests.support.grpc_requests import raw_call
 from tests.support.security_cluster import PASSWORD, authenticating_cluster
@@ -29,6 +33,14 @@ USERS = {
     "reader": "prn::/scope:s/stream:t,READ;prn::/scope:s/key-value-table:readers,READ_UPDATE",
     "other": "prn::/scope:s/stream:u,READ_UPDATE",
     "founder": "prn::/,READ_UPDATE",
+    "subscriber": "prn::/scope:s/stream:t,READ;prn::/scope:s/reader-group:held,READ_UPDATE",
+    "finder": "prn::/scope:s,READ;prn::/scope:s/stream:u,READ",
+    "loader": "prn::/scope:s/stream:t,READ_UPDATE;prn::/scope:s/key-value-table:pravega-spark-jobs,READ_UPDATE",
+    "deleter": "prn::/scope:s/stream:t,READ;prn::/scope:s/key-value-table:*,READ_UPDATE;"
+    "prn::/scope:s/reader-group:loose,READ;prn::/scope:s/reader-group:waited,READ_UPDATE",
+    "maker": "prn::/scope:s,READ_UPDATE",
+    "keeper": "prn::/scope:s/key-value-table:kept,READ_UPDATE",
+    "looker": "prn::/scope:s/key-value-table:kept,READ",
 }
 pytestmark = pytest.mark.timeout(180)
 
@@ -90,6 +102,61 @@ def test_a_reader_needs_the_table_of_its_group(cluster: StandaloneProcess) -> No
         group = manager.create_reader_group(SCOPE, "readers", ["t"])
         with group.create_reader("one") as reader:
             assert reader.get_segment_slice(timeout_s=30) is not None
+
+
+def test_a_subscriber_needs_the_reader_group_of_its_name(cluster: StandaloneProcess) -> None:
+    with client_of(cluster, "subscriber") as client:
+        groups = ReaderGroupClient(client.controller.transport)
+        registration = groups.subscribe(SCOPE, "held", [(SCOPE, "t")])
+        groups.update_cut(registration, SCOPE, "t", client.tail_cut(SCOPE, "t"))
+    needed = "no READ_UPDATE on prn::/scope:s/reader-group:held"
+    with client_of(cluster, "reader") as client, pytest.raises(AccessDenied, match=needed):
+        ReaderGroupClient(client.controller.transport).subscribe(SCOPE, "held", [(SCOPE, "t")])
+
+
+def test_a_pattern_finds_the_streams_that_may_be_read_in_a_scope_that_may_be(cluster: StandaloneProcess) -> None:
+    with client_of(cluster, "finder") as client:
+        assert client.controller.scope_exists(SCOPE)
+        assert [name for name in client.controller.list_streams(SCOPE) if not name.startswith("_")] == ["u"]
+
+
+def test_a_load_needs_the_table_of_claims(cluster: StandaloneProcess) -> None:
+    claim = JobClaim("job", "query", f"{SCOPE}/t", 0, "folder", "host")
+    with client_of(cluster, "loader") as client:
+        claims = JobClaims(BlockingTable(client.segments, claims_segment(SCOPE)), lambda: 0)
+        assert claims.put(claim, None) == claim == claims.read(f"{SCOPE}/t", "job")
+    with (
+        client_of(cluster, "writer") as client,
+        pytest.raises(AccessDenied, match="key-value-table:pravega-spark-jobs"),
+    ):
+        JobClaims(BlockingTable(client.segments, claims_segment(SCOPE)), lambda: 0).put(claim, None)
+
+
+@pytest.mark.parametrize(
+    ("group", "retention"), [("loose", ReaderGroupRetention.NONE), ("waited", ReaderGroupRetention.AUTOMATIC)]
+)
+def test_who_deletes_a_group_reads_its_registration(
+    cluster: StandaloneProcess, group: str, retention: ReaderGroupRetention
+) -> None:
+    with StreamManager(cluster.controller_uri, credentials=credentials("deleter")) as manager:
+        manager.create_reader_group(SCOPE, group, ["t"], retention=retention)
+        assert manager.delete_reader_group(SCOPE, group)
+        with pytest.raises(AccessDenied, match="no READ on prn::/scope:s/reader-group:readers"):
+            manager.delete_reader_group(SCOPE, "readers")
+
+
+def test_a_table_needs_an_entry_of_its_own(cluster: StandaloneProcess) -> None:
+    with StreamManager(cluster.controller_uri, credentials=credentials("maker")) as maker:
+        maker.create_key_value_table(SCOPE, "kept", primary_key_length=4)
+        with pytest.raises(AccessDenied, match="no READ on prn::/scope:s/key-value-table:kept"):
+            maker.open_key_value_table(SCOPE, "kept")
+    with StreamManager(cluster.controller_uri, credentials=credentials("keeper")) as keeper:
+        keeper.open_key_value_table(SCOPE, "kept").put(CompositeKey(b"aaaa"), b"value")
+    with StreamManager(cluster.controller_uri, credentials=credentials("looker")) as looker:
+        table = looker.open_key_value_table(SCOPE, "kept")
+        assert [entry.value for entry in table.entries()] == [b"value"]
+        with pytest.raises(AccessDenied, match="user looker has no READ_UPDATE on prn::/scope:s/key-value-table:kept"):
+            table.put(CompositeKey(b"aaaa"), b"other")
 
 
 def test_tables_and_bytes_have_tokens_too(cluster: StandaloneProcess) -> None:
