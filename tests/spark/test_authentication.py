@@ -134,6 +134,10 @@ def test_each_user_needs_no_more_and_no_secret_is_shown(
     driver.run(fill, options.of("filler", "from"))
     with pytest.raises(ChildFailed, match="user reader has no READ_UPDATE on prn::/scope:spark/stream:from") as refused:
         driver.run(fill, options.of("reader", "from"))
+    with pytest.raises(
+        ChildFailed, match="AccessDenied: user reader has no READ_UPDATE on prn::/scope:spark/stream:from"
+    ):
+        driver.run(fill, {**options.of("reader", "from"), "exactly_once": "false"})
     with pytest.raises(ChildFailed, match="user sink has no READ on prn::/scope:spark/stream:from"):
         driver.run(count, options.of("sink", "from"))
     found, plans = driver.run(count, options.of("reader", "from"))
