@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from pravega_common.runtime.synced_files import sync_folder
+
+private_mode: Final = 0o700
+"""The mode of a folder that is for its user alone."""
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:

@@ -13,16 +13,16 @@ from typing import IO, Any, Final
 
 from pravega_common.errors import ConfigurationError
 from pravega_common.invariants import check
-from pravega_common.services.private_files import replace_file
-from pravega_spark.standalone.socket_folder import private_mode
+from pravega_common.services.private_files import private_mode, replace_file
 
 FORMAT_VERSION: Final = 2
 """2 has no Redis at all, or several, which 0.1.0 must not take for an empty folder; every other folder has format 1."""
 LAYOUT_BEFORE: Final = {"tier1": "redis", "redis_servers": 1}
 """The layout of folders that were made before they recorded it."""
 
-KEPT: Final = ("lock", "logs", "format.new", "format.json.new")
-"""What may be in a new folder: the lock, the logs of a start that failed, and a marker that was not finished."""
+KEPT: Final = ("lock", "logs", "format.new", "format.json.new", "backfill")
+"""What may be in a new folder: the lock, the logs of a start that failed, a marker that was not finished, and what jobs
+that load into another cluster remember."""
 names_listed_max: Final = 3
 left_over_time_max_s: Final = 10.0
 """How long a start waits for the end of what a killed standalone left behind."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from pravega_common.errors import ConfigurationError
+from pravega_common.services.private_files import private_mode
 
 address_bytes_max: Final = 103
 """Longest address of a Unix socket that every system takes."""
 name_bytes_max: Final = 16
 """Longest name of a socket with the slash before it: ``/redis-cpo.sock``."""
-private_mode: Final = 0o700
 
 
 def socket_folder(root: Path) -> Path:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from pravega_common.errors import AccessDenied, AuthenticationFailed
 from pravega_common.resources import ROOT, Permission, stream_resource
 from pravega_common.wire import commands as c
+from pravega_streams.connection.token_claims import claims_of
 
 _ALL: Final = "*"
 """The claim of a token of a plain Pravega for every resource."""
@@ -36,16 +34,6 @@ def refusal_of(segment: str, error_code: int, request: c.Command | None) -> Acce
         f"{segment}: token refused (code {error_code}), for a reason that only the store knows: make the client again, "
         f"and compare the cluster keys of controllers and stores (docs/security.md 2)"
     )
-
-
-def claims_of(token: str) -> Mapping[str, Any]:
-    """The claims that stand in a JWT, whose signature is not verified; empty for any other text."""
-    try:
-        payload = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (IndexError, ValueError, binascii.Error):
-        return {}
-    return claims if isinstance(claims, dict) else {}
 
 
 def _resource_of(segment: str) -> str:

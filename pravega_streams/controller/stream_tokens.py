@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pravega_streams.connection.token_refusals import claims_of
+from pravega_streams.connection.token_claims import claims_of
 
 tokens_kept_max: Final = 10_000
 """Streams whose token is remembered."""

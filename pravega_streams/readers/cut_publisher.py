@@ -16,6 +16,9 @@ publish_interval_s: Final = 30.0
 """The pause between two publications of a group, as between the Java client's automatic checkpoints."""
 _log: Final = logging.getLogger(__name__)
 
+_Generation = tuple[GroupRegistration, dict[StreamName, SegmentOffsets]]
+"""A generation of a group, and the cuts that were published in it."""
+
 
 class GroupRegistry(Protocol):
     """The controller's knowledge of the groups that are subscribers. Errors of all calls: ``Unavailable``,
@@ -77,22 +80,29 @@ class CutPublisher:
     async def publish_recorded(self, state: GroupState) -> None:
         """Publish the recorded positions. A failure is noted, and retention waits where it did until the next turn."""
         self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
+        used = self._registration
         try:
             await self.publish_state(state)
         except PravegaError as error:
             # After a reset by another client what was recorded before it may not be published as what comes after it.
-            if not await self.has_another_generation():
-                _log.warning("a cut of reader group %s was not published: %s", self._registration.subscriber, error)
+            if not await self.is_replaced(used):
+                _log.warning("a cut of reader group %s was not published: %s", used.subscriber, error)
 
-    async def has_another_generation(self) -> bool:
-        """Whether the group has one by now, which is taken over."""
-        try:
-            found = await self._registry.find(self._registration.scope, self._registration.group)
-        except PravegaError:
-            return False
-        if found is None or found == self._registration:
-            return False
-        self._take_over(found)
+    @property
+    def registration(self) -> GroupRegistration:
+        """The generation of the group in which cuts are published."""
+        return self._registration
+
+    async def is_replaced(self, used: GroupRegistration) -> bool:
+        """Whether the group has another generation by now, as after a reset; it is taken over."""
+        if self._registration == used:
+            try:
+                found = await self._registry.find(used.scope, used.group)
+            except PravegaError:
+                return False
+            if found is None or found == used:
+                return False
+            self._take_over(found)
         return True
 
     def _take_over(self, registration: GroupRegistration) -> None:
@@ -109,24 +119,31 @@ class CutPublisher:
         """Publish the positions that a group has recorded, as ``publish``; a stream that it has read to its end, and
         that is deleted, needs none."""
         left = {*cuts_of(dict(state.held_segments())), *cuts_of(dict.fromkeys(state.future, 0))}
-        await self.publish(await group_cuts(self._cluster, state), ended=cuts_of(state.ended).keys() - left)
+        ended, generation = cuts_of(state.ended).keys() - left, (self._registration, self._published)
+        await self._publish(generation, await group_cuts(self._cluster, state), ended)
 
-    async def publish(
-        self, cuts: Mapping[StreamName, SegmentOffsets], *, ended: Collection[StreamName] = frozenset()
-    ) -> None:
+    async def publish(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
         """Publish cuts, those that changed. Errors: those of ``GroupRegistry.update_cut``, the first of them once
-        the cuts of all streams were tried. Of the streams ``ended`` those that are deleted are passed over."""
+        the cuts of all streams were tried."""
+        await self._publish((self._registration, self._published), cuts, frozenset())
+
+    async def _publish(
+        self, generation: _Generation, cuts: Mapping[StreamName, SegmentOffsets], ended: Collection[StreamName]
+    ) -> None:
+        """Publish cuts in the generation that the group had when they were looked up: none of them may become one of
+        the next, which a reset begins meanwhile. Of the streams ``ended`` those that are deleted are passed over."""
+        registration, published = generation
         failures: list[PravegaError] = []
         for (scope, stream), cut in cuts.items():
-            if self._published.get((scope, stream)) == cut:
+            if published.get((scope, stream)) == cut:
                 continue
             try:
-                await self._registry.update_cut(self._registration, scope, stream, cut)
+                await self._registry.update_cut(registration, scope, stream, cut)
             except PravegaError as error:
                 if (scope, stream) not in ended or not await self._is_deleted(scope, stream):
                     failures.append(error)
                     continue
-            self._published[scope, stream] = cut
+            published[scope, stream] = cut
         if failures:
             raise failures[0]
 

@@ -243,6 +243,8 @@ class GroupTable:
         except (BadKeyVersion, KeyNotFound, UnknownOutcome):
             # Another client was first; it shows when the table is read from its beginning next.
             pass
+        except PravegaError:
+            return  # The update before it was done; another one comes back to them.
         for key in old:
             del self._tombstones[key], self._versions[key]
 

@@ -174,18 +174,23 @@ class ReaderGroup:
     async def publish_cuts(self, cuts: Cuts | None = None) -> None:
         """Let retention drop what lies before the cuts, by default the recorded positions.
 
-        ``InvalidArgument`` if the group is not registered as a subscriber.
+        ``InvalidArgument`` if the group is not registered as a subscriber; ``ControllerRefused`` the first time after
+        another client reset the group.
         """
         if self._publisher is None:
             raise InvalidArgument(
                 f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
             )
+        used = self._publisher.registration
         try:
             await self._publish(self._publisher, cuts)
-        except ControllerRefused:
-            if not await self._publisher.has_another_generation():
-                raise
-            await self._publish(self._publisher, cuts)
+        except ControllerRefused as error:
+            if await self._publisher.is_replaced(used):
+                raise ControllerRefused(
+                    f"reader group {self.scope}/{self.name} was reset since it was looked at, so what was read before "
+                    "is not published; call again for what is read since"
+                ) from error
+            raise
 
     async def _publish(self, publisher: CutPublisher, cuts: Cuts | None) -> None:
         if cuts:

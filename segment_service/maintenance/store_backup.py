@@ -11,6 +11,7 @@ from typing import Final
 from pravega_common.errors import ConfigurationError, Unavailable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.services.private_files import private_mode
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.maintenance.backup_files import (
     INVENTORY,
@@ -52,9 +53,10 @@ class BackupOutcome:
 
 
 def claim_place(folder: Path) -> None:
-    """Make the folder this backup's own; ``ConfigurationError`` unless it is empty, or not there yet."""
+    """Make the folder this backup's own; ``ConfigurationError`` unless it is empty, or not there yet: then it is made
+    for its user alone, as it has all events of the cluster."""
     check_place(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=private_mode, parents=True, exist_ok=True)
     try:
         (folder / UNFINISHED).touch(exist_ok=False)
     except FileExistsError:  # since the check

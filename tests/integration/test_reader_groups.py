@@ -20,7 +20,7 @@ from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.stream_lags import StreamLagClient
-from pravega_streams.errors import EventsTruncated, ReaderOffline
+from pravega_streams.errors import ControllerRefused, EventsTruncated, ReaderOffline
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.readers.event_reader import EventReader
 from pravega_streams.readers.group_state import TAIL
@@ -436,6 +436,8 @@ async def test_retention_waits_for_what_a_reset_group_reads_again(
     await group.reset_to_checkpoint("before")
     length = (await asyncio.to_thread(writer_client.tail_cut, SCOPE, stream))[0]
     assert await asyncio.to_thread(behind_bytes) == length > 0
+    with pytest.raises(ControllerRefused, match="was reset since it was looked at"):
+        await elsewhere.publish_cuts()
     await elsewhere.publish_cuts()
     assert await asyncio.to_thread(behind_bytes) == length
 

@@ -21,6 +21,8 @@ CONTAINER_COUNT_KEY: Final = "containers"
 ASSIGNMENT_LEADER_ROLE: Final = "assignment"
 failure_reasons_bytes_max: Final = 16 * 1024
 """Bytes of JSON of the errors that travel with a lease: a store of many failed containers must be able to renew it."""
+failed_containers_max: Final = 1_000
+"""Failed containers that travel with a lease, for the same reason; the others do when those run again."""
 problems_max: Final = 20
 """Problems that travel with a lease, so that its size has a limit; there are fewer kinds."""
 
@@ -53,7 +55,7 @@ class Member:
             "host": self.host,
             "port": self.port,
             "incarnation": self.incarnation,
-            "failed_containers": [list(item) for item in self.failed_containers],
+            "failed_containers": [list(item) for item in self.failed_containers[:failed_containers_max]],
             "failure_reasons": _that_fit(self.failure_reasons),
             **({"tls": True} if self.tls else {}),
             **({} if self.load is None else {"load": self.load.to_payload()}),

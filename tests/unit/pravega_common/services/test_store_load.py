@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from pravega_common.errors import DataCorruption
-from pravega_common.services.cluster.registry import Member, problems_max
+from pravega_common.services.cluster.codec import payload_to_json
+from pravega_common.services.cluster.registry import Member, failed_containers_max, problems_max
 from pravega_common.services.cluster.store_load import StoreLoad
 from pravega_common.services.problems import Problem
 
@@ -36,6 +38,15 @@ def test_a_lease_with_problems() -> None:
     payload["problems"][0]["colour"] = "red"
     assert Member.from_payload(payload) == member
     assert "problems" not in Member("host", 1).to_payload()
+
+
+def test_the_failed_containers_of_a_store_fit_its_lease() -> None:
+    """Without its lease it would be taken for dead, and never be told to start them again."""
+    failed = tuple((number, 1 << 40) for number in range(10_000))
+    reasons = tuple((number, "x" * 500) for number, _ in failed)
+    member = Member("host", 1, "run", failed, reasons, problems=(SLOW,) * problems_max)
+    sent = Member.from_payload(json.loads(payload_to_json(member.to_payload())))
+    assert sent.failed_containers == failed[:failed_containers_max]
 
 
 def test_the_problems_of_a_lease_have_a_limit() -> None:

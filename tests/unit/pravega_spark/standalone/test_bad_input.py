@@ -133,6 +133,16 @@ def test_a_folder_is_used_by_one_at_a_time(tmp_path: Path) -> None:
     DataFolder(tmp_path / "data").open(LAYOUT)
 
 
+def test_a_folder_in_which_jobs_remember_loads_into_another_cluster(tmp_path: Path) -> None:
+    """A backfill has its memory there before this machine has a standalone."""
+    memory = tmp_path / "data" / "backfill" / "job"
+    memory.mkdir(parents=True)
+    folder = DataFolder(tmp_path / "data")
+    folder.open(LAYOUT)
+    folder.undo()
+    assert memory.exists()
+
+
 def test_a_folder_is_that_of_the_children_that_a_killed_standalone_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

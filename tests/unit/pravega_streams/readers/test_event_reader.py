@@ -1087,8 +1087,33 @@ async def test_other_clients_publish_again_after_a_reset(group: ReaderGroup, cap
     await publisher.publish_recorded(before)
     assert sent.cuts == [(STREAM, {0: 7})] and not caplog.messages
     await sent.renew(sent.registration)
+    with pytest.raises(ControllerRefused, match="was reset since it was looked at"):
+        await other.publish_cuts({(SCOPE, STREAM): {0: 700}})
     await other.publish_cuts()
     assert sent.cuts[-1] == (STREAM, {0: 0})
+
+
+async def test_a_publication_under_way_ends_with_its_generation(group: ReaderGroup) -> None:
+    is_sending, is_open = asyncio.Event(), asyncio.Event()
+
+    class Slow(SentCuts):
+        async def update_cut(
+            self, registration: GroupRegistration, scope: str, stream: str, cut: SegmentOffsets
+        ) -> None:
+            if stream == "slow" and not is_open.is_set():
+                is_sending.set()
+                await is_open.wait()
+            await super().update_cut(registration, scope, stream, cut)
+
+    sent = Slow()
+    publisher = publisher_of(group, sent)
+    publishing = asyncio.create_task(publisher.publish({(SCOPE, "slow"): {0: 7}, (SCOPE, STREAM): {0: 7}}))
+    await is_sending.wait()
+    await publisher.go_back(group._table.state)
+    is_open.set()
+    with pytest.raises(ControllerRefused):
+        await publishing
+    assert sent.cuts == [(STREAM, {0: 0})]
 
 
 async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, UnknownOutcome
+from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, Unavailable, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints, transitions
@@ -178,6 +178,26 @@ async def test_tombstones_are_bounded(tables: TableClient) -> None:
     assert await other.refresh() == mine.state
     state = await other.update(lambda state: transitions.release(state, R1, {S0: 5}))
     assert state.unassigned == {S0: 5}
+
+
+async def test_an_update_is_done_where_only_the_removal_of_tombstones_fails(
+    tables: TableClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = table(tables)
+    await mine.create(START)
+    names = [f"s/t/{number}.#epoch.1" for number in range(2 * tombstones_max)]
+    await mine.update(lambda state: replace(state, unassigned={**state.unassigned, **dict.fromkeys(names, 0)}))
+
+    async def away(*_: object) -> None:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "remove", away)
+        await mine.update(lambda state: replace(state, unassigned={S0: 0}))
+    assert (await table(tables).refresh()).unassigned == {S0: 0}
+    await mine.update(lambda state: replace(state, unassigned={S0: 1}))
+    keys = [key_of(UNASSIGNED, name) for name in names]
+    assert len([item for item in await tables.get(mine.segment, keys) if item.value]) <= tombstones_max
 
 
 async def test_a_group_that_was_made_again_is_read_from_its_beginning(tables: TableClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from segment_service.maintenance.backup_files import (
     verify,
     write_inventory,
 )
+from segment_service.maintenance.store_backup import claim_place
 
 GOLDEN_INVENTORY = (
     b"pravega-spark backup 1\n"
@@ -55,3 +57,13 @@ def test_a_log_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
         path.write_bytes(foreign)
         with pytest.raises(DataCorruption, match="no copy of a log"):
             list(read_log(path))
+
+
+def test_a_new_place_is_for_its_user_alone(tmp_path: Path) -> None:
+    """It gets all events of a cluster."""
+    before = os.umask(0o022)
+    try:
+        claim_place(tmp_path / "backups" / "today")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "backups" / "today").stat().st_mode & 0o077 == 0
