@@ -26,6 +26,11 @@ _BY_ENDING: Final = {
 }
 _TABS: Final = "tsv"
 """The format of an ending that Spark has not: its ``csv``, where tabs and no commas part the columns."""
+NOT_RECORDED: Final = "<not-recorded>"
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Names of options with secrets, as Spark tells them (``spark.redaction.regex``)."""
+_SECRET_OF_URL: Final = re.compile(rf"((?:{_SECRET.pattern[4:]})\w*=)[^;&\s]*", re.IGNORECASE)
+_USER_OF_URL: Final = re.compile(r"(//[^/@:\s]*:)[^/@\s]+(?=@)")
 _SEPARATORS: Final = frozenset({"sep", "delimiter"})
 _COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")
 _OWN_EVENT: Final = {"text": "value", "binaryfile": "content"}
@@ -133,12 +138,26 @@ def parse_options(texts: list[str]) -> dict[str, str]:
 
 
 def job_json(job: LoadJob | ExportJob) -> dict[str, Any]:
+    """The record of a job, without the secrets in its options: others may read it, and a password may change."""
     made: dict[str, Any] = asdict(job)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in made.items()}
+    return _without_secrets({name: list(value) if isinstance(value, tuple) else value for name, value in made.items()})
+
+
+def _without_secrets(record: Mapping[str, Any]) -> dict[str, Any]:
+    options: Mapping[str, str] = record.get("options") or {}
+    shown = {name: NOT_RECORDED if _SECRET.search(name) else _url_shown(value) for name, value in options.items()}
+    return {**record, **({"options": shown} if shown else {})}
+
+
+def _url_shown(value: str) -> str:
+    for secret in (_SECRET_OF_URL, _USER_OF_URL):
+        value = secret.sub(rf"\g<1>{NOT_RECORDED}", value)
+    return value
 
 
 def compare_with_record(job_id: str, job: LoadJob | ExportJob, recorded: Mapping[str, Any]) -> None:
     """Raises ``JobDiffers`` for the first property that is not as it was at the first run."""
+    recorded = _without_secrets(recorded)  # Older versions recorded them.
     for name, value in job_json(job).items():
         before = recorded.get(name, value if value in ([], False) else None)  # what older versions did not know
         # The schema of a job without one was read from its source and recorded.

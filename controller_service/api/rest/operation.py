@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args, get_type_hints
 
+import structlog
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,6 +31,8 @@ JSON_TYPE: Final = "application/json"
 _problems_max: Final = 3
 """Problems of a body that a refusal names."""
 _value_chars_max: Final = 40
+
+log = structlog.get_logger(service="rest-api")
 
 
 @dataclass(frozen=True)
@@ -119,14 +122,22 @@ async def _read_json(request: web.Request) -> bytes:
 
 
 async def _serve_items(request: web.Request, items: AsyncIterator[Any], kind: TypeAdapter[Any]) -> web.StreamResponse:
-    """An error in the middle ends the answer early, without its last bracket."""
+    """An error in the middle ends the answer early, without its last bracket, and the connection with it: the head of
+    another answer would be taken for a part of this one."""
     response = web.StreamResponse(headers={"Content-Type": f"{JSON_TYPE}; charset=utf-8"})
     separator = b"["
-    async for item in items:
-        if not response.prepared:
-            await response.prepare(request)
-        await response.write(separator + _json(kind, item))
-        separator = b","
+    try:
+        async for item in items:
+            if not response.prepared:
+                await response.prepare(request)
+            await response.write(separator + _json(kind, item))
+            separator = b","
+    except Exception as error:
+        if not response.prepared or request.transport is None:
+            raise
+        log.warning("an answer ended early", path=request.path, error=repr(error))
+        request.transport.abort()
+        return response
     if not response.prepared:
         return web.json_response([])
     await response.write(b"]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -57,6 +58,21 @@ def test_a_job_is_what_it_was() -> None:
     compare_with_record("j", LoadJob("data", "csv", "s/t", {"header": "true"}), recorded)
     export = ExportJob("s/t", "out", select=("event", "offset"))
     compare_with_record("j", export, {**json.loads(json.dumps(job_json(export))), "range": {}})
+
+
+def test_secrets_of_a_source_are_not_recorded_and_may_change() -> None:
+    def given(password: str) -> LoadJob:
+        url = f"jdbc:postgresql://reader:{password}@db:5432/shop?ssl=true&password={password}&x=1"
+        return LoadJob("-", "jdbc", "s/t", {"url": url, "password": password, "fs.s3a.access.key": password})
+
+    recorded = json.dumps(job_json(given("hunter2")))
+    assert "hunter2" not in recorded and "db:5432/shop?ssl=true&password=<not-recorded>&x=1" in recorded
+    compare_with_record("j", given("hunter3"), json.loads(recorded))
+    older = {**json.loads(recorded), "options": given("hunter2").options}
+    compare_with_record("j", given("hunter3"), older)
+    with pytest.raises(JobDiffers) as differs:
+        compare_with_record("j", replace(given("hunter3"), options={"url": "jdbc:x", "password": "hunter3"}), older)
+    assert "hunter" not in str(differs.value)
 
 
 def test_a_job_that_an_older_version_recorded_is_not_staged() -> None:
