@@ -108,6 +108,8 @@ class CutPublisher:
     def _take_over(self, registration: GroupRegistration) -> None:
         self._registration = registration
         self._published = {}
+        # The reset may still be under way: what readers of this client know is not to be published behind it.
+        self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
 
     async def go_back(self, state: GroupState) -> None:
         """Publish the positions at which a group begins again, which lie before those that were published. Errors:

@@ -72,6 +72,8 @@ final class CatalogHelper implements AutoCloseable {
                 throw new IOException("it did not answer within " + CALL_SECONDS_MAX + " s");
             }
             if (line.equals(END)) {
+                // To stop a process closes its outputs: what it wrote last would be lost.
+                running.awaitLog();
                 throw new IOException("it ended");
             }
             JsonNode answer = JSON.readTree(line);
@@ -213,13 +215,18 @@ final class CatalogHelper implements AutoCloseable {
             }
         }
 
-        /** What it wrote last, after it was stopped. */
-        String log() {
+        /** Wait until all that it wrote is there, of one that has ended or was stopped. */
+        void awaitLog() {
             try {
                 logReader.join(TimeUnit.SECONDS.toMillis(1));
             } catch (InterruptedException error) {
                 Thread.currentThread().interrupt();
             }
+        }
+
+        /** What it wrote last, after it was stopped. */
+        String log() {
+            awaitLog();
             synchronized (log) {
                 return log.toString().strip();
             }

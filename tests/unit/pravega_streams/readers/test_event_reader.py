@@ -1110,6 +1110,7 @@ async def test_a_publication_under_way_ends_with_its_generation(group: ReaderGro
     publishing = asyncio.create_task(publisher.publish({(SCOPE, "slow"): {0: 7}, (SCOPE, STREAM): {0: 7}}))
     await is_sending.wait()
     await publisher.go_back(group._table.state)
+    assert not publisher.is_due(replace(group._table.state, incarnations={"r": 1}, assigned={"r": {}}), "r")
     is_open.set()
     with pytest.raises(ControllerRefused):
         await publishing
