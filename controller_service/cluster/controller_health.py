@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pravega_common.listed import listed
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import LEASE_LOST, Problem
 
@@ -45,14 +46,14 @@ class ControllerHealth:
             yield Problem(LEASE_LOST, text, "look at the Redis or file that cluster.cpo names", stops_work=True)
         ownerless = self.ownerless()
         if ownerless:
-            text = f"containers {_some(list(map(str, ownerless)))} have no live segment store"
+            text = f"containers {listed(list(map(str, ownerless)), named_max)} have no live segment store"
             remedy = "start segment stores, or look at the health of those that run"
             yield Problem("containers-without-store", text, remedy, stops_work=True)
 
     def _work(self) -> Iterator[Problem]:
         blocked = self.blocked_streams()
         if blocked:
-            text = f"commits of {_some(sorted(blocked))} wait for an operator"
+            text = f"commits of {listed(sorted(blocked), named_max)} wait for an operator"
             remedy = "pravega-spark stream info says why, and what to do"
             yield Problem("streams-blocked", text, remedy, stops_work=False)
         late = self.loop_lag.problem("controller", "give the process more CPU, or add controllers")
@@ -62,8 +63,3 @@ class ControllerHealth:
         differs = self.clock()
         if differs is not None:
             yield differs
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - named_max} more" if len(names) > named_max else ""
-    return ", ".join(names[:named_max]) + more

@@ -27,9 +27,10 @@ _BY_ENDING: Final = {
 _TABS: Final = "tsv"
 """The format of an ending that Spark has not: its ``csv``, where tabs and no commas part the columns."""
 NOT_RECORDED: Final = "<not-recorded>"
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
+_SECRETS: Final = "secret|password|token|access[.]?key"
 """Names of options with secrets, as Spark tells them (``spark.redaction.regex``)."""
-_SECRET_OF_URL: Final = re.compile(rf"((?:{_SECRET.pattern[4:]})\w*=)[^;&\s]*", re.IGNORECASE)
+_SECRET: Final = re.compile(_SECRETS, re.IGNORECASE)
+_SECRET_OF_URL: Final = re.compile(rf"((?:{_SECRETS})\w*=)[^;&\s]*", re.IGNORECASE)
 _USER_OF_URL: Final = re.compile(r"(//[^/@:\s]*:)[^/@\s]+(?=@)")
 _SEPARATORS: Final = frozenset({"sep", "delimiter"})
 _COMPRESSIONS: Final = ("gz", "bz2", "zst", "snappy", "lz4")

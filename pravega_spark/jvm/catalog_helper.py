@@ -31,6 +31,7 @@ from pravega_common.errors import (
     StreamNotFound,
     UnsupportedOperation,
 )
+from pravega_common.listed import listed
 from pravega_common.model.retention import RetentionType
 from pravega_common.model.scaling import ScaleType, scale_factor_min
 from pravega_common.model.stream_configuration import StreamConfiguration, tag_chars_max
@@ -129,10 +130,9 @@ class CatalogCalls:
         groups = [f"reader group {name.removeprefix(prefix)}" for name in streams if name.startswith(prefix)]
         held = [*groups, *(f"key-value table {name}" for name in self._client.key_value_tables.list(scope))]
         if held:
-            more = f" and {len(held) - held_named_max} more" if len(held) > held_named_max else ""
             raise ScopeNotEmpty(
                 f"nothing of scope '{scope}' was deleted, as it has what is no table here: "
-                f"{', '.join(held[:held_named_max])}{more}; delete groups by delete_reader_group of the Python client, "
+                f"{listed(held, held_named_max)}; delete groups by delete_reader_group of the Python client, "
                 "that of a query by pravega-spark subscriber remove, tables by delete_key_value_table"
             )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, InvalidArgument, RejectedError
+from pravega_common.listed import listed
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet, label_of
 
 record_version: Final = 1
@@ -248,8 +249,7 @@ def unresolved_text(sink: Sink, entry: TransactionSet, states: Mapping[uuid.UUID
     for state in MemberStatus:
         ids = [str(item) for item, found in states.items() if found is state]
         if ids:
-            more = f" and {len(ids) - ids_named_max} more" if len(ids) > ids_named_max else ""
-            kinds.append(f"{state.name.lower()}: {', '.join(ids[:ids_named_max])}{more}")
+            kinds.append(f"{state.name.lower()}: {listed(ids, ids_named_max)}")
     return (
         f"batch {entry.batch_id} of {sink.query_id} into {sink.destination} was begun by run {entry.run_id}, and "
         f"whether all of its {entry.events} events are in the stream cannot be decided ({'; '.join(kinds)})"

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pravega_common.errors import DataCorruption, InvalidArgument
 from pravega_common.invariants import check
+from pravega_common.listed import listed
 from pravega_common.names import short_segment_name
 from pravega_spark.rows.arrays import Int64s, constant_array, number_array
 from pravega_spark.rows.record_schema import RECORD_PARTS, check_part
@@ -206,11 +207,9 @@ def sink_columns(
 
 def check_none_is_lost(fields: Sequence[tuple[str, str]], known: Collection[str], why: str) -> None:
     """``InvalidArgument`` for columns that are not ``known`` (names in lower case); ``why`` ends its sentence."""
-    others = [name for name, _ in fields if name.lower() not in known]
+    others = [f"'{name}'" for name, _ in fields if name.lower() not in known]
     if others:
-        listed = ", ".join(f"'{name}'" for name in others[:names_listed_max])
-        more = f" and {len(others) - names_listed_max} more" if len(others) > names_listed_max else ""
-        raise InvalidArgument(f"columns {listed}{more} would be lost: {why}")
+        raise InvalidArgument(f"columns {listed(others, names_listed_max)} would be lost: {why}")
 
 
 def can_be_json(kind: str) -> bool:

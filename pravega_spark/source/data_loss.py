@@ -28,8 +28,7 @@ def replaced(scope: str, stream: str, segment_id: int, wanted: int, found: str) 
     """The error of ``fail_on_data_loss`` where the stream of this name is another one than was read; ``found``: why."""
     return DataCorruption(
         f"stream {scope}/{stream} was deleted and made again, or the data of its cluster was replaced: segment "
-        f"{short_segment_name(segment_id)} was to be read from offset {wanted}, but {found}; "
-        f"{_READ_THE_NEW}"
+        f"{short_segment_name(segment_id)} was to be read from offset {wanted}, but {found}; {_READ_THE_NEW}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.key_range import KeyRange, merge_adjoining
+from pravega_common.listed import listed
 from pravega_common.model.segments import SegmentRange
 from pravega_common.names import segment_id, segment_number, segments_per_stream_max, short_segment_name
 from pravega_streams.controller.call_numbers import checked_number
@@ -100,6 +101,4 @@ def _keys(keys: KeyRange) -> str:
 
 
 def _named(texts: Iterable[str]) -> str:
-    every = list(texts)
-    more = len(every) - named_max
-    return ", ".join(every[:named_max]) + (f" and {more} more" if more > 0 else "")
+    return listed(list(texts), named_max)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pravega_common.listed import listed
 from pravega_common.services.loop_lag import LoopLag
 from pravega_common.services.problems import LEASE_LOST, Problem
 from segment_service import tier1_memory_watch, tier1_settings_watch
@@ -129,10 +130,9 @@ class StoreHealth:
     def _data(self) -> Iterator[Problem]:
         damaged = [(one.container_id, *found) for one in self.registry for found in one.metadata.damaged_segments()]
         if damaged:
-            names = [name for _, name, _ in damaged[:segments_named_max]]
-            more = f" and {len(damaged) - len(names)} more" if len(damaged) > len(names) else ""
-            reason = damaged[0][2][:reason_chars_max]
-            text = f"{len(damaged)} segments are damaged in Tier 2: {', '.join(names)}{more}; {names[0]}: {reason}"
+            names = [name for _, name, _ in damaged]
+            named, reason = listed(names, segments_named_max), damaged[0][2][:reason_chars_max]
+            text = f"{len(names)} segments are damaged in Tier 2: {named}; {names[0]}: {reason}"
             remedy = "restore the objects that /health names, or delete the segments"
             yield Problem("segments-damaged", text, remedy, stops_work=False)
         out = self.servers_out()
@@ -167,6 +167,4 @@ _SEE_TIER1: Final = (
 
 
 def _containers(numbers: Mapping[int, object] | list[int]) -> str:
-    ordered = sorted(numbers)
-    more = f" and {len(ordered) - named_max} more" if len(ordered) > named_max else ""
-    return f"containers {', '.join(map(str, ordered[:named_max]))}{more}"
+    return f"containers {listed([str(number) for number in sorted(numbers)], named_max)}"

@@ -103,6 +103,14 @@ async def until_read(log: Log, written: dict[str, int]) -> None:
     await eventually(lambda: len(log.events) >= sum(written.values()), "all events", read_time_max_s)
 
 
+async def read_written(reader: EventReader, log: Log, written: dict[str, int]) -> None:
+    """Read until all that was written is in the log; the reader may be used further."""
+    task = asyncio.create_task(read_into(reader, log))
+    await until_read(log, written)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def scale(client: StreamClient, stream: str, segments: int) -> None:
     """Replace all segments by ``segments`` new ones."""
     sealed = [item.segment_id for item in client.controller.current_segments(SCOPE, stream)]
@@ -273,11 +281,8 @@ async def test_a_group_begins_again_at_a_checkpoint_between_segments_that_were_c
         await group.publish_cuts()
     await group.reset_to_checkpoint("torn")
     async with await group.create_reader("r") as reader:
-        task = asyncio.create_task(read_into(reader, log))
-        await until_read(log, written)
+        await read_written(reader, log, written)
         log.check(written)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_group_reads_between_two_cuts(client: AsyncStreamClient, writer_client: StreamClient) -> None:
@@ -420,10 +425,7 @@ async def test_retention_waits_for_what_a_reset_group_reads_again(
     await group.initiate_checkpoint("before")
     await asyncio.to_thread(write, writer_client, stream, written, 2)
     async with await group.create_reader("r") as reader:
-        task = asyncio.create_task(read_into(reader, log))
-        await until_read(log, written)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await read_written(reader, log, written)
         await reader.refresh()
     await group.publish_cuts()
 
@@ -457,10 +459,7 @@ async def test_retention_waits_for_a_group(client: AsyncStreamClient, writer_cli
     await asyncio.to_thread(write, writer_client, stream, written, 2)
     log = Log()
     async with await group.create_reader("r") as reader:
-        task = asyncio.create_task(read_into(reader, log))
-        await until_read(log, written)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await read_written(reader, log, written)
         await reader.refresh()
     await group.publish_cuts()
     await group.publish_cuts()
