@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Protocol
 
+from pravega_common.runtime.system_time import system_time_ms
+
 
 class Clock(Protocol):
     """The only source of time in the services.
@@ -32,7 +34,7 @@ class SystemClock:
         return time.monotonic()
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return system_time_ms()
 
     def is_right(self) -> bool:
         return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pravega_common.errors import InvalidArgument, NotFound, PravegaError, UnknownOutcome
 from pravega_common.model.transaction_sets import Sink
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_spark.backfill.definition import LoadJob, compare_with_record, job_json
 from pravega_spark.backfill.job_folder import JobFolder
 from pravega_spark.backfill.job_memory import CHECKPOINT, RECORD, JobMemory, Target
@@ -81,7 +81,7 @@ def run_load(
     options = WriteOptions.parse(sink, Use.BATCH_WRITE)
     with folder.run_alone(job_id), StreamClient(options.controller) as client:
         table = BlockingTable(client.segments, claims_segment(options.scope))
-        claims = JobClaims(table, lambda: time.time_ns() // 1_000_000)
+        claims = JobClaims(table, system_time_ms)
         memory = JobMemory(job_id, folder, claims, _target(client, options), is_of_files=job.is_of_files or job.stage)
         query_id = memory.query_id()
         recorded = _recorded(spark, job_id, job, folder)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import segment_epoch, segment_name, segment_number
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.connection import connected_gateway
 from pravega_spark.commands.quantities import is_time, parse_time_ms
@@ -57,7 +57,7 @@ def resolve_position(
         return resolve_cut(client, scope, stream, text, _WORDS_AND_TIMES)
     from pravega_spark.source.stream_positions import StreamPositions
 
-    time_ms = parse_time_ms(text, "the time", time.time_ns() // 1_000_000, as_end=as_end)
+    time_ms = parse_time_ms(text, "the time", system_time_ms(), as_end=as_end)
     with connected_gateway(controller) as gateway:
         positions = StreamPositions(gateway, scope, stream, fail_on_data_loss=False)
         return positions.cut_at_time(time_ms, as_end=as_end)

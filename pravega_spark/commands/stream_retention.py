@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pravega_common.model.retention import RetentionPolicy
 from pravega_common.model.scaling import ScaleType
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import short_segment_name, split_scoped_name
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected, connected_gateway, existing_stream
@@ -128,7 +128,7 @@ def truncate(
         elif query:
             wanted, why = _committed(opened, query)
         else:
-            time_ms = parse_time_ms(before, "--before", time.time_ns() // 1_000_000)
+            time_ms = parse_time_ms(before, "--before", system_time_ms())
             wanted, why = opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}"
         _truncate(opened, wanted, why, _Manner(dry_run, yes, as_json))
 
@@ -161,7 +161,7 @@ def retain(
             wanted = opened.trimmer.keep_bytes(size_bytes)
             _truncate(opened, wanted, f"keeping {text_of_bytes(size_bytes)}", manner)
         else:
-            time_ms = time.time_ns() // 1_000_000 - age_ms
+            time_ms = system_time_ms() - age_ms
             _truncate(opened, opened.trimmer.since(time_ms), f"before {text_of_time(time_ms)}", manner)
 
 

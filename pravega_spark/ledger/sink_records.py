@@ -10,6 +10,7 @@ from typing import Final
 
 from pravega_common.errors import BadKeyVersion, KeyNotFound, SegmentNotFound, UnknownOutcome
 from pravega_common.model.transaction_sets import Sink
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_spark.ledger.record import LedgerRecord, from_bytes, key_of, new_record, table_segment, to_bytes
 from pravega_spark.ledger.record_table import RecordTable, read_or_create
 from pravega_streams.table.table_client import NOT_EXISTS
@@ -35,7 +36,7 @@ class SinkRecords:
         self,
         open_table: Callable[[str], RecordTable],
         sleep: Callable[[float], None] = time.sleep,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = system_time_ms,
     ) -> None:
         self._open_table = open_table
         self._sleep = sleep

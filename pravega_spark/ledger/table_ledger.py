@@ -26,6 +26,7 @@ from pravega_common.model.transaction_sets import (
     TransactionSet,
 )
 from pravega_common.runtime.failpoints import failpoint, register
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_spark.ledger.batch import BatchCommit, BatchRegistration, UnresolvedPolicy
 from pravega_spark.ledger.batch_members import (
     BatchMembers,
@@ -72,7 +73,7 @@ class TableLedger:
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = system_time_ms,
         extends_leases: bool = True,
         parallel_calls: int = parallel_calls_max,
     ) -> None:

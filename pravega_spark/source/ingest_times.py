@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from pravega_common.errors import UnsupportedOperation
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_spark.gateway.contract import Boundaries, StreamGateway
 from pravega_spark.rows.arrays import Int64s
 from pravega_spark.source.range_planner import Span
 from pravega_streams.segment.event_index import time_unknown
 
 _US_PER_MS: Final = 1_000
-
-
-def system_time_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class IngestTimes:

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pravega_common.errors import InvalidArgument, NotFound, SegmentNotFound, SegmentTruncated, StreamNotFound
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import scoped_name, segment_epoch, split_scoped_name
-from pravega_common.runtime.clock import SystemClock
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
@@ -97,7 +97,7 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     ) -> None:
         self._options = options
         self._monotonic_s = monotonic_s
-        self._clock = ClusterClock(options.controller, SystemClock().wall_ms)
+        self._clock = ClusterClock(options.controller, system_time_ms)
         self._idle = IdleWait(options.controller, monotonic_s, sleep)
         self._schema = schema
         self._subscription = Subscription(options)

@@ -37,6 +37,7 @@ from pravega_common.proto_forms import (
     transaction_from,
     transaction_to,
 )
+from pravega_common.runtime.system_time import system_time_ms
 from pravega_streams import errors
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
@@ -194,7 +195,7 @@ class ControllerClient:
             streamInfo=info,
             sealedSegments=sealed,
             newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in new_ranges],
-            scaleTimestamp=time.time_ns() // 1_000_000,
+            scaleTimestamp=system_time_ms(),
         )
         started = self._ask("scale", request)
         if started.status != pb.ScaleResponse.STARTED:
