@@ -83,15 +83,16 @@ class AssignmentLeader(Service):
     def _note_touch(self, oracle_ms: int) -> None:
         """An oracle that was away took no renewals either, and a lease may have been close to the next of them: a store
         that runs on may come to its own only after this, and has the time of a lease for it. So it is behind a sleep of
-        the machine, and where the oracle's clock was set, which only its time of day shows."""
+        the machine, and where the oracle's clock was set, which only its time of day shows; and at this controller's
+        start, before which any of these may have been."""
         now, lease_s = (self._clock.monotonic_s(), oracle_ms / 1000), self._lease_ms / 1000
-        passed_s = max(map(operator.sub, now, self._touched or now))
-        if passed_s > lease_s * (1 - 1 / renewals_per_lease):
+        if self._touched is None or max(map(operator.sub, now, self._touched)) > lease_s * (1 - 1 / renewals_per_lease):
             self._spared_until_s = now[0] + lease_s
         self._touched = now
 
     def _wanted(self, stores: dict[str, Member], assignment: Assignment) -> dict[int, str]:
-        """Containers without a living owner are assigned at once; others move only once the stores are settled.
+        """Containers without a living owner are assigned at once, but for those of spared stores; others move only once
+        the stores are settled.
 
         Without any store nothing changes: nobody could take a container over, and a single store that merely lost its
         lease, as on a machine that slept, would stop all of its own.
@@ -103,33 +104,46 @@ class AssignmentLeader(Service):
         if not names:
             return dict(assignment.owners)
         balanced = balance(self._container_count, names, assignment.owners)
-        if now_s < self._spared_until_s:
-            return {container: assignment.owners.get(container, owner) for container, owner in balanced.items()}
-        if now_s - self._stores_since_s >= rebalance_delay_s:
-            return balanced
-        living = {container: owner for container, owner in assignment.owners.items() if owner in names}
-        return {container: living.get(container, owner) for container, owner in balanced.items()}
+        is_settled = now_s - self._stores_since_s >= rebalance_delay_s
+        is_spared = now_s < self._spared_until_s
+
+        def stays(owner: str) -> bool:
+            return not is_settled if owner in names else is_spared
+
+        kept = {container: owner for container, owner in assignment.owners.items() if stays(owner)}
+        return {container: kept.get(container, owner) for container, owner in balanced.items()}
 
     def _must_restart(self, stores: dict[str, Member], assignment: Assignment) -> bool:
         """Whether a container failed under the current assignment and its back-off is over: a new version of the
-        assignment makes its owner start it again."""
+        assignment makes its owner start it again, and with it all that failed, so the back-off of each goes on."""
         now_s = self._clock.monotonic_s()
-        due = False
-        for store, member in stores.items():
-            for container, version in member.failed_containers:
-                if assignment.owners.get(container) != store or version < assignment.version:
-                    continue
-                if now_s >= self._retry_not_before_s.setdefault(container, now_s + retry_delay_min_s):
-                    delay_s = min(retry_delay_max_s, 2 * self._retry_delays_s.get(container, retry_delay_min_s))
-                    self._retry_delays_s[container] = delay_s
-                    self._retry_not_before_s[container] = now_s + delay_s
-                    reason = dict(member.failure_reasons).get(container, "")
-                    self.log.error(
-                        "a container failed", container=container, store=store, reason=reason, next_try_s=delay_s
-                    )
-                    due = True
-        failed = {container for member in stores.values() for container, _ in member.failed_containers}
+        failed = {
+            container: store
+            for store, member in stores.items()
+            for container, version in member.failed_containers
+            if assignment.owners.get(container) == store and version >= assignment.version
+        }
+        due = [
+            container
+            for container in failed
+            if now_s >= self._retry_not_before_s.setdefault(container, now_s + retry_delay_min_s)
+        ]
+        if due:
+            self._back_off(failed, stores, now_s)
+        self._forget_retries({container for member in stores.values() for container, _ in member.failed_containers})
+        return bool(due)
+
+    def _back_off(self, failed: dict[int, str], stores: dict[str, Member], now_s: float) -> None:
+        for container, store in failed.items():
+            delay_s = min(retry_delay_max_s, 2 * self._retry_delays_s.get(container, retry_delay_min_s))
+            self._retry_delays_s[container] = delay_s
+            self._retry_not_before_s[container] = now_s + delay_s
+            reason = dict(stores[store].failure_reasons).get(container, "")
+            self.log.error("a container failed", container=container, store=store, reason=reason, next_try_s=delay_s)
+
+    def _forget_retries(self, failed: set[int]) -> None:
+        """Begins the back-off of containers again that have run for long."""
+        now_s = self._clock.monotonic_s()
         for container in self._retry_delays_s.keys() - failed:
             if now_s - self._retry_not_before_s[container] > retry_delay_max_s:
                 del self._retry_delays_s[container], self._retry_not_before_s[container]
-        return due

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_service.cluster.assignment_leader import AssignmentLeader, rebalance_delay_s
+from controller_service.cluster.assignment_leader import (
+    AssignmentLeader,
+    rebalance_delay_s,
+    retry_delay_max_s,
+)
 from controller_service.cluster.balancer import balance
 from controller_service.cluster.host_store import AssignmentHostStore
 from controller_service.errors import NoHost
@@ -53,6 +57,12 @@ class Cluster:
         await self.clock.advance(rebalance_delay_s)
         await self.leader.round()
 
+    async def run_on(self) -> None:
+        """The controller has run for longer than a lease."""
+        for _ in range(6):
+            await self.clock.advance(2)
+            await self.leader.round()
+
 
 @pytest.fixture
 def cluster() -> Cluster:
@@ -82,6 +92,7 @@ async def test_containers_of_a_dead_store_move_at_once_and_no_others(cluster: Cl
     await cluster.join("a")
     await cluster.join("b")
     await cluster.settle()
+    await cluster.run_on()
     before = await cluster.owners()
     await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "b")
     await cluster.join("c")
@@ -102,6 +113,7 @@ async def test_a_store_whose_lease_alone_ran_out_keeps_its_containers_while_ther
     await cluster.join("a")
     await cluster.settle()
     assert (await cluster.cpo.get_assignment()).version == before.version
+    await cluster.run_on()
     await cluster.cpo.release_lease(SEGMENT_STORE_KIND, "a")
     await cluster.join("b")
     await cluster.leader.round()
@@ -175,6 +187,33 @@ async def test_behind_an_outage_of_the_oracle_stores_have_a_lease_time_to_come_b
     assert set((await cluster.owners()).values()) == ({"a", "b"} if comes_back else {"a"})
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_controller_that_starts_gives_stores_a_lease_time_to_come_back(
+    cluster: Cluster, comes_back: bool
+) -> None:
+    """As where the machines of a cluster start again: it does not know how long no lease could be renewed."""
+    await cluster.join("a")
+    await cluster.join("b")
+    await cluster.settle()
+    before = await cluster.owners()
+    for store in ("a", "b"):
+        await cluster.cpo.release_lease(SEGMENT_STORE_KIND, store)
+    await cluster.clock.advance(3_600)
+    leader = AssignmentLeader(cluster.cpo, "two", 4, 10_000, cluster.clock)
+    await cluster.join("a")
+    for _ in range(4):
+        await leader.round()
+        assert await cluster.owners() == before
+        await cluster.clock.advance(2)
+    if comes_back:
+        await cluster.join("b")
+    await leader.round()
+    assert await cluster.owners() == before
+    await cluster.clock.advance(3)
+    await leader.round()
+    assert set((await cluster.owners()).values()) == ({"a", "b"} if comes_back else {"a"})
+
+
 async def test_only_the_elected_one_assigns(cluster: Cluster) -> None:
     await cluster.leader.round()
     other = AssignmentLeader(cluster.cpo, "two", 4, 10_000, cluster.clock)
@@ -206,6 +245,25 @@ async def test_a_failed_container_is_assigned_again_with_back_off(cluster: Clust
         delays.append(waited_s)
     assert delays == sorted(delays)
     assert delays[-1] > delays[0]
+
+
+async def test_a_container_that_fails_is_not_started_whenever_another_is(cluster: Cluster) -> None:
+    """A new version of the assignment starts all that failed, so the back-off of one is that of each."""
+    await cluster.join("a")
+    await cluster.settle()
+    failed: list[int] = []
+    versions: list[float] = []
+    for turn in range(1_200):
+        version = (await cluster.cpo.get_assignment()).version
+        if turn % 40 == 0 and len(failed) < 4:
+            failed.append(len(failed))
+        await cluster.join("a", *((container, version) for container in failed))
+        await cluster.leader.round()
+        if (await cluster.cpo.get_assignment()).version != version:
+            versions.append(turn / 2)
+        await cluster.clock.advance(0.5)
+    late = [when for when in versions if when >= 300]
+    assert len(late) <= 300 / retry_delay_max_s + 1, "each of four containers was started every 15 seconds"
 
 
 async def test_the_host_store_answers_for_any_segment(cluster: Cluster) -> None:
