@@ -21,14 +21,14 @@ from segment_service.durable_log.data_frame_reader import DataFrameReader, ReadR
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.serializer import deserialize
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.snapshot import read_snapshot
+from segment_service.metadata.snapshot import read_snapshot_in_slices
 
 sequence_gap_per_epoch: Final = 1 << 20
 """Sequence numbers that a new epoch leaves out: more than the last owner could have had on their way, so that a
 number of an operation that was lost is never used again."""
 
-records_per_clock_reading: Final = 32
-"""Records replayed between two looks at the clock: far less than a slice."""
+steps_per_clock_reading: Final = 32
+"""Records that are replayed, or segments of a checkpoint, between two looks at the clock: far less than a slice."""
 
 
 @dataclass(slots=True)
@@ -52,11 +52,11 @@ async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Reco
     """Read the whole log into ``state``; ``DataCorruption`` if anything in it does not fit."""
     reader = DataFrameReader()
     recovered = Recovered()
-    slices = TimeSlices(clock, records_per_clock_reading)
+    slices = TimeSlices(clock, steps_per_clock_reading)
     async for entry in log.read():
         recovered.frames += 1
         for record in reader.feed(entry):
-            _replay(record, state, recovered)
+            await _replay(record, state, recovered, slices)
             await slices.step()
     recovered.last_epoch = reader.epoch
     if reader.epoch > log.epoch:
@@ -69,6 +69,7 @@ async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Reco
         segment.in_table = True  # an earlier owner may have put it there
         if not segment.is_deleted and not segment.is_merged:
             state.metadata.changes.note(segment.segment_id)
+        await slices.step()
     state.metadata.changes.knows_table = True
     state.metadata.epoch = log.epoch
     recovered.last_sequence_number = state.metadata.sequence_number
@@ -78,7 +79,7 @@ async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Reco
     return recovered
 
 
-def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> None:
+async def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered, slices: TimeSlices) -> None:
     operation = deserialize(record.data)
     metadata = state.metadata
     if operation.sequence_number <= metadata.sequence_number:
@@ -91,13 +92,13 @@ def _replay(record: ReadRecord, state: MemoryState, recovered: Recovered) -> Non
         raise DataCorruption(f"container {metadata.container_id}: the log does not begin with a checkpoint")
     recovered.operations += 1
     if isinstance(operation, Checkpoint):
-        snapshot = _snapshot_of(operation, metadata.container_id)
+        snapshot = await _snapshot_of(operation, metadata.container_id, slices)
         metadata.table_high_water = max(metadata.table_high_water, snapshot.table_high_water)
         if is_first:
-            _start_from(snapshot, metadata)
+            await _start_from(snapshot, metadata, slices)
         else:
             _learn_identity(snapshot, metadata)
-            _learn_storage_state(snapshot, state)
+            await _learn_storage_state(snapshot, state, slices)
         if record.begins_frame:
             recovered.truncation_points.append((operation.sequence_number, record.address))
     elif isinstance(operation, Append):
@@ -121,8 +122,8 @@ def _check_segments_known(operation: Operation, metadata: ContainerMetadata) -> 
             )
 
 
-def _snapshot_of(operation: Checkpoint, container_id: int) -> ContainerMetadata:
-    snapshot = read_snapshot(operation.snapshot)
+async def _snapshot_of(operation: Checkpoint, container_id: int, slices: TimeSlices) -> ContainerMetadata:
+    snapshot = await read_snapshot_in_slices(operation.snapshot, slices)
     if snapshot.container_id != container_id:
         raise DataCorruption(f"container {container_id}: checkpoint of container {snapshot.container_id} in its log")
     if snapshot.sequence_number != operation.sequence_number:
@@ -133,7 +134,7 @@ def _snapshot_of(operation: Checkpoint, container_id: int) -> ContainerMetadata:
     return snapshot
 
 
-def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> None:
+async def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata, slices: TimeSlices) -> None:
     """Take over the first checkpoint. All that precedes it is in Tier 2, whatever was known when it was written."""
     metadata.identity = snapshot.identity
     metadata.next_segment_id = metadata.next_segment_id_durable = snapshot.next_segment_id
@@ -147,6 +148,7 @@ def _start_from(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> Non
         segment.is_sealed_in_storage = segment.is_sealed
         segment.check_invariants()
         metadata.segments[segment_id] = segment
+        await slices.step()
 
 
 def _learn_identity(snapshot: ContainerMetadata, metadata: ContainerMetadata) -> None:
@@ -159,7 +161,7 @@ def _learn_identity(snapshot: ContainerMetadata, metadata: ContainerMetadata) ->
     metadata.identity = snapshot.identity
 
 
-def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> None:
+async def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState, slices: TimeSlices) -> None:
     """A live segment that a checkpoint beside a metadata table lacks had left memory: Tier 2 had all of it."""
     leaves_out_inactive = snapshot.table_high_water > 0
     if leaves_out_inactive:
@@ -179,6 +181,7 @@ def _learn_storage_state(snapshot: ContainerMetadata, state: MemoryState) -> Non
             _forget(segment, state)
         else:
             _learn_stored(segment, state, known.storage_length, is_sealed=known.is_sealed_in_storage)
+        await slices.step()
 
 
 def _learn_stored(segment: SegmentMetadata, state: MemoryState, storage_length: int, *, is_sealed: bool) -> None:

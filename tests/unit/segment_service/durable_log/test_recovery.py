@@ -29,9 +29,9 @@ from segment_service.durable_log.memory_log import MemoryLog
 from segment_service.durable_log.memory_state import MemoryState
 from segment_service.durable_log.recovery import (
     Recovered,
-    records_per_clock_reading,
     recover,
     sequence_gap_per_epoch,
+    steps_per_clock_reading,
 )
 from segment_service.durable_log.serializer import serialize
 from segment_service.metadata.back_pressure import PendingBytes, StoreBackPressure
@@ -175,12 +175,27 @@ async def test_a_long_replay_gives_the_loop_its_turns() -> None:
         checkpoint(1),
         *(
             MapSegment(sequence_number=number, segment_id=number, name=str(number))
-            for number in range(2, 2 + 100 * records_per_clock_reading)
+            for number in range(2, 2 + 100 * steps_per_clock_reading)
         ),
     ]
     with counted_turns() as turns:
         _, found = await recovered(*operations, clock=TickingClock())
     assert found.operations == len(operations)
-    # A hundred looks at the clock, each a millisecond, in slices of ten milliseconds.
+    # Two hundred looks at the clock, for records and for what became of their segments, a millisecond each.
     assert slice_s == 0.01
-    assert 8 <= turns.count <= 12
+    assert 16 <= turns.count <= 24
+
+
+async def test_a_large_checkpoint_gives_the_loop_its_turns() -> None:
+    """Each of its segments is read, taken over, and compared with what a later checkpoint knows of it."""
+    metadata = ContainerMetadata(1, sequence_number=1, next_segment_id=1_000_000)
+    count = 50 * steps_per_clock_reading
+    segments = [SegmentMetadata(number, f"s{number}") for number in range(1, count + 1)]
+    first = Checkpoint(sequence_number=1, snapshot=write_snapshot(metadata, segments))
+    metadata.sequence_number = 2
+    second = Checkpoint(sequence_number=2, snapshot=write_snapshot(metadata, segments))
+    with counted_turns() as turns:
+        state, _ = await recovered(first, second, clock=TickingClock())
+    assert len(state.metadata.segments) == count
+    # Five passes over the segments, of fifty looks at the clock each.
+    assert 20 <= turns.count <= 30
