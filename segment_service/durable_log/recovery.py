@@ -13,6 +13,7 @@ from typing import Final
 from pravega_common.errors import DataCorruption
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.time_slices import TimeSlices
+from segment_service.contracts.attributes import ATTRIBUTES_IN_TIER2
 from segment_service.contracts.data_log import DurableDataLog, LogAddress
 from segment_service.contracts.log_identity import unknown_identity
 from segment_service.contracts.operations import Append, Checkpoint, MapSegment, Merge, Operation, SegmentOperation
@@ -67,6 +68,10 @@ async def recover(log: DurableDataLog, state: MemoryState, clock: Clock) -> Reco
     for segment in state.metadata.segments.values():
         segment.recovered_length = segment.length
         segment.in_table = True  # an earlier owner may have put it there
+        if ATTRIBUTES_IN_TIER2 in segment.attributes:
+            # Memory has what changed since, and the index of a backup is as old: what is written from now on must not
+            # ask for a newer one.
+            segment.attributes[ATTRIBUTES_IN_TIER2] = segment.index_high_water
         if not segment.is_deleted and not segment.is_merged:
             state.metadata.changes.note(segment.segment_id)
         await slices.step()

@@ -37,11 +37,18 @@ def writers_of(segment: SegmentMetadata) -> dict[AttributeId, int]:
 
 
 def agree(known: SegmentMetadata, record: SegmentMetadata) -> bool:
-    """Whether the attributes of two states of a segment are those of one moment: of writers either may lack some."""
+    """Whether the attributes of two states of a segment are those of one moment: of writers either may lack some, and
+    which index counts is that of either, since a start goes back to the one of its checkpoint."""
     if ATTRIBUTES_IN_TIER2 not in known.attributes:
         return known.attributes == record.attributes
-    cores = [{key: value for key, value in one.attributes.items() if is_core(key)} for one in (known, record)]
-    shared = known.attributes.keys() & record.attributes.keys()
+    cores = [
+        {key: value for key, value in one.attributes.items() if is_core(key)} | {ATTRIBUTES_IN_TIER2: 0}
+        for one in (known, record)
+        if ATTRIBUTES_IN_TIER2 in one.attributes
+    ]
+    if len(cores) < 2:
+        return False
+    shared = (known.attributes.keys() & record.attributes.keys()) - {ATTRIBUTES_IN_TIER2}
     return cores[0] == cores[1] and all(known.attributes[key] == record.attributes[key] for key in shared)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pravega_common.errors import DataCorruption
 from segment_service.container.segment_container import SegmentContainer
 from segment_service.contracts.attributes import (
+    ATTRIBUTES_IN_TIER2,
     NULL_ATTRIBUTE_VALUE,
     AttributeId,
     AttributeUpdate,
@@ -136,4 +138,41 @@ async def test_a_restore_from_tier_2_alone() -> None:
     container = await kit.open()
     assert await known(container) == made.last
     assert await container.get_attribute(S, AttributeId(b"another-writer--")) == NULL_ATTRIBUTE_VALUE
+    await container.stop()
+
+
+async def test_a_backup_with_an_older_index_than_its_log_starts_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index was copied before writers came back and others left memory for them, which its log notes: what is in
+    memory after the first start must be enough for the records that it writes."""
+    hold_few(monkeypatch, 24)
+    place, target = Place(), Place()
+    await place.mark()
+    made = await begun(place)
+    await truncated(place, made.container)
+    segment = made.container.metadata.by_name(S)
+    assert segment is not None
+    noted = segment.attributes[ATTRIBUTES_IN_TIER2]
+
+    async def writers_come_back() -> None:
+        is_copied = list((tmp_path / "b").rglob(f"*{attribute_map_name(1)}/m/*"))
+        while is_copied and segment.attributes[ATTRIBUTES_IN_TIER2] == noted:
+            for number in range(writers):
+                await made.container.get_attribute(S, writer(number))
+            await asyncio.sleep(0)
+
+    await backed_up(place, tmp_path / "b", writers_come_back)
+    assert segment.attributes[ATTRIBUTES_IN_TIER2] > noted, "nothing left memory behind the copy of the index"
+    await made.container.stop()
+    container = await restored(target, tmp_path / "b")
+    for _ in range(3):
+        await flushed(target, container)
+        await container.table.flush()
+        await truncated(target, container)
+        await container.stop()
+        container = await target.open()
+    assert await known(container) == made.last
+    made.container = container
+    await made.work(writers)
     await container.stop()
