@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import math
 import os
 import socket
@@ -211,10 +212,11 @@ class StandaloneOptions:
             raise ConfigurationError(
                 f"--host {self.host} listens on all addresses: name one that clients reach with --published"
             )
+        _check_resolves("--host", self.host, socket.AF_INET)  # the services listen on IPv4 addresses alone
         if not all(char.isalnum() or char in ".-" for char in self.published):
             raise ConfigurationError(f"--published {self.published}: give a host name or an IPv4 address, without port")
         if self.published:
-            _check_resolves(self.published)
+            _check_resolves("--published", self.published, socket.AF_UNSPEC)
         self._check_ports()
 
     def _check_ports(self) -> None:
@@ -239,14 +241,14 @@ def _in_range(option: str, value: int, low: int, high: int) -> None:
         raise ConfigurationError(f"{option} {value} is not in {low}..{high}")
 
 
-def _check_resolves(published: str) -> None:
+def _check_resolves(option: str, host: str, family: socket.AddressFamily) -> None:
     """``ConfigurationError`` for a name at which the services, which use it too, would look for each other in vain."""
     try:
-        socket.getaddrinfo(published, None)
+        socket.getaddrinfo(host, None, family)
     except (OSError, UnicodeError) as error:  # UnicodeError: an empty or overlong label
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise ConfigurationError(
-            f"--published {published} does not resolve on this machine ({why}): correct it, enter it in /etc/hosts, or "
+            f"{option} {host} does not resolve on this machine ({why}): correct it, enter it in /etc/hosts, or "
             "give the machine's address"
         ) from error
 
@@ -257,6 +259,11 @@ def _check_free(host: str, option: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ConfigurationError(
+                    f"--host {host} is not an address of this machine: give one that it has, or 0.0.0.0 to listen on "
+                    "all of them, with --published for the name that clients are given"
+                ) from error
             raise ConfigurationError(
                 f"port {port} on {host} cannot be used ({error.strerror}): stop what listens there, or choose another"
                 f" with {option}"

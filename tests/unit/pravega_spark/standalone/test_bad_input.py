@@ -99,6 +99,18 @@ def test_a_published_name_that_does_not_resolve(name: str) -> None:
         options(host="0.0.0.0", published=name).validate()
 
 
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "a..b"])
+def test_a_host_that_does_not_resolve(name: str) -> None:
+    """No other port and no other process helps, which is what was said of it."""
+    with pytest.raises(ConfigurationError, match=f"^--host {name} does not resolve on this machine .*: correct it, "):
+        options(host=name).validate()
+
+
+def test_a_host_of_another_machine() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--host 192\.0\.2\.7 is not an address of this machine: give one"):
+        options(host="192.0.2.7").validate()  # an address for documents, which no machine has
+
+
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.2"])
 def test_a_published_name_that_resolves(name: str) -> None:
     options(host="0.0.0.0", published=name).validate()
