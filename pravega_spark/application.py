@@ -35,6 +35,8 @@ MODULES: Final = {
     "event": "pravega_spark.commands.event",
     "sink": "pravega_spark.commands.sink",
     "subscriber": "pravega_spark.commands.subscriber",
+    "group": "pravega_spark.commands.group",
+    "table": "pravega_spark.commands.table",
     "cluster": "pravega_spark.commands.cluster",
     "user": "pravega_spark.commands.user",
     "store": "pravega_spark.commands.store",

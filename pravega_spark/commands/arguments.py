@@ -16,4 +16,7 @@ ControllerOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 START_HELP: Final = "Where to begin; a TIME is 2026-01-31T12:00Z, or 12h for twelve hours ago."
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OptionalScopeArgument = Annotated[
+    str, typer.Argument(metavar="[SCOPE]", help="Only of this scope.", show_default=False)
+]
 StreamArgument = Annotated[str, typer.Argument(metavar="SCOPE/STREAM", help="The stream.", show_default=False)]

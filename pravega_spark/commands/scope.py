@@ -1,4 +1,4 @@
-"""``scope list|info|quota``: show scopes with what they hold, and limit them."""
+"""``scope list|info|quota|delete``: show scopes with what they hold, limit them, and remove empty ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from pravega_common.errors import InvalidArgument, NotFound, ScopeNotFound, UnsupportedOperation
+from pravega_common.errors import InvalidArgument, NotFound, ScopeNotEmpty, UnsupportedOperation
 from pravega_common.model.scope_quota import (
     DescribedQuota,
     ScopeQuota,
@@ -15,9 +15,11 @@ from pravega_common.model.scope_quota import (
     quota_rate_max,
     quota_rate_min,
 )
-from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption
+from pravega_common.names import validate_user_scope_name
+from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected
-from pravega_spark.commands.output import counted, print_facts, print_json, print_table
+from pravega_spark.commands.output import confirm, counted, print_facts, print_json, print_table
+from pravega_spark.commands.scope_contents import absent_scope, contents_of
 from pravega_streams.client import StreamClient
 
 ScopeArgument = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope.", show_default=False)]
@@ -35,6 +37,7 @@ def add_to(application: typer.Typer) -> None:
     group.command("list")(list_scopes)
     group.command()(info)
     group.command()(quota)
+    group.command()(delete)
     application.add_typer(group, name="scope")
 
 
@@ -80,9 +83,39 @@ def quota(
         _print(scope, client.quotas.describe(scope), as_json)
 
 
+def delete(
+    scope: ScopeArgument,
+    yes: YesOption = False,
+    controller: ControllerOption = CONTROLLER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete an empty scope."""
+    validate_user_scope_name(scope)
+    with connected(controller) as client:
+        contents_of(client, scope).check_empty()
+        if not yes:
+            confirm(f"Delete scope {scope}?", unasked=f"deleting scope '{scope}'")
+        deleted = _deleted(client, scope)
+    if as_json:
+        print_json({"scope": scope, "deleted": deleted})
+    else:
+        print(f"{scope} {'deleted' if deleted else 'was deleted meanwhile'}")
+
+
+def _deleted(client: StreamClient, scope: str) -> bool:
+    try:
+        return client.controller.delete_scope(scope)
+    except ScopeNotEmpty as error:
+        contents_of(client, scope).check_empty()  # Something may have been made since the last look.
+        raise ScopeNotEmpty(
+            f"scope '{scope}' is not empty, and you may see nothing that is left in it: ask who may, or try again if "
+            "something is being deleted there"
+        ) from error
+
+
 def _of_existing(client: StreamClient, scope: str) -> DescribedQuota | None:
     if not client.controller.scope_exists(scope):
-        raise ScopeNotFound(f"scope '{scope}' does not exist; see pravega-spark scope list")
+        raise absent_scope(scope)
     return _described(client, scope)
 
 

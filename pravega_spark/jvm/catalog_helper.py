@@ -132,8 +132,8 @@ class CatalogCalls:
         if held:
             raise ScopeNotEmpty(
                 f"nothing of scope '{scope}' was deleted, as it has what is no table here: "
-                f"{listed(held, held_named_max)}; delete groups by delete_reader_group of the Python client, "
-                "that of a query by pravega-spark subscriber remove, tables by delete_key_value_table"
+                f"{listed(held, held_named_max)}; delete groups with pravega-spark group delete, key-value tables with "
+                "pravega-spark table delete"
             )
 
     # Streams

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.transaction_sets import CommitStatus, SetMember, Sink
 from pravega_common.names import segment_number
 from pravega_common.stream_cut import StreamCut
@@ -27,6 +28,7 @@ from pravega_streams.client import StreamClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
 from pravega_streams.event.transaction import TransactionalWriter
+from pravega_streams.stream_manager import StreamManager
 from pravega_streams.table.blocking_table import BlockingTable
 from tests.support.cluster import cluster
 from tests.support.secured_suite import security_of_suite
@@ -404,6 +406,25 @@ def test_subscribers(shell: Shell) -> None:
     assert shell.json("subscriber", "remove", name, "--yes") == {"subscriber": name, "removed": True}
     assert name not in shell.json("subscriber", "list", shell.stream)
     assert "there is no subscriber" in shell.complaint("subscriber", "remove", name, "--yes")
+
+
+def test_a_scope_is_emptied_and_deleted(shell: Shell) -> None:
+    shell.run("stream", "create", shell.stream)
+    with StreamManager(shell.controller) as manager:
+        manager.create_reader_group(shell.scope, "readers", ["t"], retention=ReaderGroupRetention.AUTOMATIC)
+        manager.create_reader_group(shell.scope, "unlisted", ["t"])
+        manager.create_key_value_table(shell.scope, "names", primary_key_length=8)
+    assert shell.json("group", "list", shell.scope) == [{"scope": shell.scope, "group": "readers"}]
+    assert shell.json("table", "list", shell.scope) == [{"scope": shell.scope, "table": "names"}]
+    left = shell.complaint("scope", "delete", shell.scope, "--yes")
+    assert f"stream delete {shell.stream} --seal; 1 reader group (readers), which goes by: pravega-spark gr" in left
+    shell.run("stream", "delete", shell.stream, "--seal", "--yes")
+    shell.run("table", "delete", f"{shell.scope}/names", "--yes")
+    for group in ("readers", "unlisted"):
+        shell.run("group", "delete", f"{shell.scope}/{group}", "--yes")
+        assert "see pravega-spark group list" in shell.complaint("group", "delete", f"{shell.scope}/{group}", "--yes")
+    assert shell.json("group", "list", shell.scope) == []
+    assert shell.json("scope", "delete", shell.scope, "--yes") == {"scope": shell.scope, "deleted": True}
 
 
 def test_sinks(shell: Shell) -> None:
