@@ -121,7 +121,13 @@ class StreamClient:
             self.controller.close()
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
-        return self.controller.head_cut(scope, stream)
+        """The first position that is still there.
+
+        Byte streams, and others whose clients truncate the segment at its store, have none of it in the controller's.
+        """
+        head = self.controller.head_cut(scope, stream)
+        infos = self.segment_infos(scope, stream, head)
+        return {item: max(offset, infos[item].start_offset if item in infos else 0) for item, offset in head.items()}
 
     def tail_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The present end of every open segment; of a sealed stream, the ends of its last segments."""

@@ -175,7 +175,8 @@ class EventPrinter:
                 window.consume(index)
             if window.unconsumed_bytes:
                 raise DataCorruption(
-                    f"{name}: offset {end} is not the end of an event; was the position not between two events?"
+                    f"{name}: offset {end} is not the end of an event; either the position is not between two events, "
+                    "or the stream has bytes that are no events, as a byte stream does"
                 )
         finally:
             source.close()

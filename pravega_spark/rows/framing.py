@@ -219,7 +219,8 @@ def index_events(data: memoryview) -> EventLayout:
     if length > stored_event_bytes_max:
         raise DataCorruption(
             f"no event begins at byte {last} of the data: its header {bytes(data[last : last + 8]).hex()} is not "
-            f"a type of 0 and a length of at most {stored_event_bytes_max}"
+            f"a type of 0 and a length of at most {stored_event_bytes_max}; either the position is not between two "
+            "events, or the stream has bytes that are no events, as a byte stream does"
         )
     return EventLayout(_joined(run_starts, chased), last, position - last)
 

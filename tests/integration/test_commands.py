@@ -24,6 +24,7 @@ from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
 from pravega_spark.source.offsets import SourceOffset
 from pravega_spark.standalone.process import StandaloneProcess
 from pravega_streams.batch.events import read_events
+from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.reader_groups import ReaderGroupClient
 from pravega_streams.event.event_writer import EventWriter
@@ -425,6 +426,31 @@ def test_a_scope_is_emptied_and_deleted(shell: Shell) -> None:
         assert "see pravega-spark group list" in shell.complaint("group", "delete", f"{shell.scope}/{group}", "--yes")
     assert shell.json("group", "list", shell.scope) == []
     assert shell.json("scope", "delete", shell.scope, "--yes") == {"scope": shell.scope, "deleted": True}
+
+
+def test_a_byte_stream_that_was_truncated(shell: Shell) -> None:
+    """Its client truncates the segment at the store, and no controller hears of it."""
+    shell.run("stream", "create", shell.stream)
+    with StreamClient(shell.controller) as client, ByteStream(client, shell.scope, "t") as file:
+        file.write(b"bytes that are no events " * 100)
+        file.flush()
+        file.truncate(1_000)
+    for words in (
+        ["stream", "list", shell.scope, "--events"],
+        ["stream", "info", shell.stream, "--events"],
+        ["stream", "truncate", shell.stream, "--at", "tail", "--dry-run"],
+        ["stream", "truncate", shell.stream, "--before", "1h", "--dry-run"],
+        ["stream", "cut", shell.stream, "12h"],
+    ):
+        process = shell.start(*words)
+        _, said = process.communicate(timeout=command_time_max_s)
+        assert (process.returncode, said.decode()) == (0, ""), words
+    assert shell.json("stream", "list", shell.scope, "--events")[0]["bytes"] == 1_500
+    assert shell.json("stream", "cut", shell.stream, "head")["segments"][0]["offset"] == 1_000
+    for words in (["event", "read", shell.stream], ["stream", "retain", shell.stream, "--bytes", "100", "--once"]):
+        said_why = shell.complaint(*words)
+        assert "in the data from offset 1000 on, no event begins at byte 0" in said_why
+        assert "or the stream has bytes that are no events, as a byte stream does" in said_why
 
 
 def test_sinks(shell: Shell) -> None:
