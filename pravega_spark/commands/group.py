@@ -17,7 +17,7 @@ from pravega_spark.commands.arguments import (
 )
 from pravega_spark.commands.connection import cluster_address, connected
 from pravega_spark.commands.output import confirm, counted, print_json, print_table
-from pravega_spark.commands.scope_contents import group_names, user_scopes
+from pravega_spark.commands.scope_contents import group_names, names_by_scope
 
 if TYPE_CHECKING:
     from pravega_streams.stream_manager import StreamManager
@@ -35,7 +35,7 @@ def list_groups(
 ) -> None:
     """List the reader groups that controllers know: all of Java, ours with a retention, subscribed queries."""
     with connected(controller) as client:
-        found = [(item, name) for item in user_scopes(client, scope) for name in group_names(client, item)]
+        found = names_by_scope(client, scope, group_names)
     if as_json:
         print_json([{"scope": item, "group": name} for item, name in found])
     else:

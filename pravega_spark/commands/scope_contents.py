@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,9 +64,17 @@ def table_names(client: StreamClient, scope: str) -> list[str]:
         raise absent_scope(scope) from error
 
 
-def user_scopes(client: StreamClient, scope: str) -> list[str]:
-    """The one scope that is named, and without a name all of users."""
-    return [scope] if scope else sorted(item for item in client.controller.list_scopes() if not is_internal_scope(item))
+def names_by_scope(
+    client: StreamClient, scope: str, names_of: Callable[[StreamClient, str], list[str]]
+) -> list[tuple[str, str]]:
+    """The names that the one scope has which is named (``ScopeNotFound``), or without a name all scopes of users."""
+    if scope:
+        return [(scope, name) for name in names_of(client, scope)]
+    found = []
+    for item in sorted(item for item in client.controller.list_scopes() if not is_internal_scope(item)):
+        with suppress(ScopeNotFound):  # deleted since it was listed
+            found += [(item, name) for name in names_of(client, item)]
+    return found
 
 
 def absent_scope(scope: str) -> ScopeNotFound:

@@ -54,7 +54,7 @@ def remove(
             raise NotFound(f"there is no subscriber '{subscriber}'; see pravega-spark subscriber list SCOPE/STREAM")
         if not yes:
             confirm(
-                f"{subscriber}: forget it, with its positions? If it is a reader group, that is deleted.",
+                f"{subscriber}: forget it, with its positions? A reader group goes by: pravega-spark group delete.",
                 unasked=f"removing '{subscriber}'",
             )
         removed = groups.delete(known)

@@ -17,7 +17,7 @@ from pravega_spark.commands.arguments import (
 )
 from pravega_spark.commands.connection import connected
 from pravega_spark.commands.output import confirm, counted, print_json, print_table
-from pravega_spark.commands.scope_contents import table_names, user_scopes
+from pravega_spark.commands.scope_contents import names_by_scope, table_names
 
 
 def add_to(application: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def list_tables(
 ) -> None:
     """List the key-value tables of a scope, or of all."""
     with connected(controller) as client:
-        found = [(item, name) for item in user_scopes(client, scope) for name in table_names(client, item)]
+        found = names_by_scope(client, scope, table_names)
     if as_json:
         print_json([{"scope": item, "table": name} for item, name in found])
     else:
