@@ -20,7 +20,7 @@ from segment_service.container.log_verification import RESTORE_AGAIN
 from segment_service.contracts.chunk_storage import ChunkStorage
 from segment_service.contracts.segment_storage import EpochMark, LogState
 from segment_service.maintenance.findings import ContainerReport, DataFinding, StoreReport
-from segment_service.maintenance.index_examination import examine_indexes
+from segment_service.maintenance.index_examination import behind_record, examine_indexes
 from segment_service.maintenance.log_reading import LogSource, LogSummary, summarize
 from segment_service.maintenance.read_only import ContainerReader, refuse_unknown_containers
 from segment_service.maintenance.segment_examination import Progress, SegmentExamination, Suspect
@@ -217,15 +217,17 @@ class StoreDoctor:
 
     async def _judge_suspects(self, known: _Known, suspects: list[Suspect]) -> None:
         """A segment that was deleted of late is in the log as such until the metadata table has it no more."""
-        if not suspects:
-            return
-        gone = set()
-        if self._logs is not None and not any(one.kind in ("log", "server") for one in known.report.findings):
-            summary = await self._summary(known)
-            gone = set() if summary is None else summary.gone
+        gone = await self._gone(known) if suspects else set()
         for suspect in suspects:
             if suspect.segment_id not in gone:
                 await self._judge(known, suspect)
+
+    async def _gone(self, known: _Known) -> set[int]:
+        """The segments that were deleted of late, as far as the log can be read."""
+        if self._logs is None or any(one.kind in ("log", "server") for one in known.report.findings):
+            return set()
+        summary = await self._summary(known)
+        return set() if summary is None else summary.gone
 
     async def _judge(self, known: _Known, suspect: Suspect) -> None:
         segment_id = suspect.segment_id
@@ -247,8 +249,9 @@ class StoreDoctor:
             known.report.add(DataFinding("manifest", text, RESTORE_MANIFESTS, segment_id))
 
     async def _read_names(self, known: _Known) -> None:
-        """Read every record of the table, and name the segments of the findings."""
-        report = known.report
+        """Read every record of the table, compare it with its segment's attribute index, and name the segments of the
+        findings."""
+        report, behind = known.report, dict[int, DataFinding]()
         names = {one.segment_id: "" for one in report.findings if one.segment_id is not None}
         try:
             async for key, value in known.reader.entries(name_key("")):
@@ -259,12 +262,16 @@ class StoreDoctor:
                     text = f"the record of {key[1:].decode(errors='replace')} in the metadata table: {error}"
                     report.add(DataFinding("name", text, RESTORE_TABLE))
                     continue
-                if segment.segment_id in names:
+                if (found := await behind_record(known.reader, segment)) is not None:
+                    behind[segment.segment_id] = found
+                if segment.segment_id in names or found is not None:
                     names[segment.segment_id] = segment.name
                 if report.table_entries % names_reported_every == 0:
                     self._progress(f"container {report.container_id}: {report.table_entries} names")
         except DataCorruption as error:
             report.add(DataFinding("table", str(error), RESTORE_TABLE))
+        for segment_id in sorted(behind.keys() - (await self._gone(known) if behind else set())):
+            report.add(behind[segment_id])
         for finding in report.findings:
             finding.segment = names.get(finding.segment_id or 0, "")
 

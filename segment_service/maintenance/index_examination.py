@@ -7,13 +7,18 @@ from typing import Final
 from pravega_common.errors import DataCorruption, SegmentNotFound, Unavailable
 from segment_service.attribute_index.entries import decode_value
 from segment_service.contracts.chunk_storage import ChunkStorage
-from segment_service.contracts.table_maps import segment_of_attribute_map, segment_of_table_map
+from segment_service.contracts.segment_metadata import SegmentMetadata
+from segment_service.contracts.table_maps import attribute_map_name, segment_of_attribute_map, segment_of_table_map
 from segment_service.maintenance.findings import ContainerReport, DataFinding
 from segment_service.maintenance.read_only import ContainerReader
 from segment_service.metadata_table.metadata_table import map_name as metadata_map
 from segment_service.storage.chunk_names import MapObjectId
 from segment_service.storage.shared_objects import shared_map_name
 from segment_service.tables.index_entry import TOTALS_KEY, decode_entry, decode_totals
+
+RESTORE_WRITERS: Final = (
+    "restore the object from a copy; without one, seal the segment: some writers cannot go on in it"
+)
 
 looks_max: Final = 8
 """How often an index that keeps changing is looked at; it is well then, since its owner reads and writes it."""
@@ -44,10 +49,25 @@ async def examine_indexes(
         except DataCorruption as error:
             remedy = f"stop the store, delete all objects below {place} and start it: the table's log has everything"
             if table_id is None:
-                remedy = (
-                    "restore the object from a copy; without one, seal the segment: some writers cannot go on in it"
-                )
+                remedy = RESTORE_WRITERS
             report.add(DataFinding("index", str(error), remedy, table_id if table_id is not None else writers_id))
+
+
+async def behind_record(reader: ContainerReader, segment: SegmentMetadata) -> DataFinding | None:
+    """Finds an attribute index that is missing, or older than a record of its segment says that was read before."""
+    noted = segment.index_high_water
+    if not noted:
+        return None
+    name = attribute_map_name(segment.segment_id)
+    try:
+        manifest = await reader.newest_map(name)
+    except DataCorruption:
+        return None  # a finding of its own
+    if manifest is not None and manifest.stamp.high_water >= noted:
+        return None
+    state = "is missing" if manifest is None else f"is of operation {manifest.stamp.high_water}"
+    text = f"{reader.layout.maps}{name}/ {state}, the metadata table says that it has those up to {noted}"
+    return DataFinding("index", text, RESTORE_WRITERS, segment.segment_id)
 
 
 async def _is_there(chunks: ChunkStorage, reader: ContainerReader, name: str) -> bool:

@@ -127,6 +127,31 @@ async def test_a_damaged_index_is_found_and_is_as_damaged_in_a_backup(lost: str,
     await other.stop()
 
 
+async def index_objects(place: Place) -> dict[str, bytes]:
+    index = f"{LAYOUT.maps}{attribute_map_name(1)}/"
+    names = [name for name in place.stored.objects if name.startswith(index)]
+    return {name: bytes(await place.stored.get(name, 0, (await place.stored.info(name)).length)) for name in names}
+
+
+@pytest.mark.parametrize("came_back_older", [False, True])
+async def test_an_index_that_is_missing_or_older_than_the_segments_record_is_found(came_back_older: bool) -> None:
+    place = Place()
+    made = await begun(place)
+    before = await index_objects(place)
+    await made.work(writers)
+    await truncated(place, made.container)
+    await made.container.stop()
+    assert (await examined(place)).findings == []
+    await place.stored.delete_all(list(await index_objects(place)))
+    if came_back_older:
+        for name, data in before.items():
+            await place.stored.put(name, [data])
+    [finding] = (await examined(place)).findings
+    assert (finding.kind, finding.segment, finding.segment_id) == ("index", S, 1)
+    assert ("is of operation" if came_back_older else "is missing") in finding.text
+    assert "restore the object from a copy" in finding.remedy
+
+
 async def test_a_restore_from_tier_2_alone() -> None:
     kit = Kit()
     made = await begun(kit)
