@@ -18,12 +18,24 @@ _QUESTIONS: Final = ("get", "list", "check", "is", "describe")
 """How the names of the calls begin that change nothing."""
 
 
+class Unsent(grpc.RpcError):
+    """The error of an attempt that ended before gRPC had the call."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return str(self)
+
+
 def was_unsent(failure: grpc.RpcError) -> bool:
     """Whether an attempt certainly reached no controller.
 
     Only gRPC's text says so: UNAVAILABLE is also its status for a connection that was lost with the call on it, and
     what a controller answers of its own, be it Pravega's or ours. A text that is not known counts as sent.
     """
+    if isinstance(failure, Unsent):
+        return True
     return failure.code() is grpc.StatusCode.UNAVAILABLE and str(failure.details()).startswith(_UNSENT)
 
 

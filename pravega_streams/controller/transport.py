@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,9 +23,9 @@ from pravega_common.errors import (
 )
 from pravega_common.proto import controller_pb2 as pb
 from pravega_streams.controller.address import ControllerAddress
-from pravega_streams.controller.channels import make_channel, unary_call
+from pravega_streams.controller.channels import ControllerChannels, unary_call
 from pravega_streams.controller.endpoint_choice import EndpointChoice
-from pravega_streams.controller.failed_attempts import is_question, lists_no_controllers, was_unsent
+from pravega_streams.controller.failed_attempts import Unsent, is_question, lists_no_controllers, was_unsent
 from pravega_streams.controller.tls_refusals import TlsRefusals
 from pravega_streams.controller.wait_notice import WaitNotice, notice_time_max_s, short_reason
 from pravega_streams.credentials import Credentials, credentials_from
@@ -120,8 +119,7 @@ class ControllerTransport:
         self._notice = WaitNotice(now_s)
         self._now_s = now_s
         self._sleep = sleep
-        self._channels: dict[int, grpc.Channel] = {}
-        self._channels_lock = threading.Lock()
+        self._channels = ControllerChannels(self.endpoints)
 
     def controller(
         self, method: str, request: Any, *, attempts: int | None = None, refusal: Refusal = lambda: None
@@ -150,11 +148,7 @@ class ControllerTransport:
 
     def close(self) -> None:
         """Give the connections up. Calls of other threads that are under way fail; a later call connects again."""
-        with self._channels_lock:
-            channels = list(self._channels.values())
-            self._channels.clear()
-        for channel in channels:
-            channel.close()
+        self._channels.close()
 
     def _call(
         self,
@@ -184,7 +178,9 @@ class ControllerTransport:
                 refusals.check(index, failure)
             if code is grpc.StatusCode.INTERNAL and (refused := refusal()) is not None:
                 raise refused from failure
-            if not was_unsent(failure):
+            if was_unsent(failure):
+                self._channels.unreached(index)
+            else:
                 sent = failure, index
             if code not in _RETRIED or attempt == attempts or lists_no_controllers(failure):
                 break
@@ -197,9 +193,8 @@ class ControllerTransport:
 
     def _ask(self, index: int, service: ServiceDescriptor, method: str, request: Any) -> Any:
         """The call, once it is answered."""
-        channel = self._channel(index)
-        callee = unary_call(channel, service, method)
-        call = callee.future(request, timeout=self._call_time_s, metadata=self._headers())
+        channel = self._channels.of(index)
+        call = self._begin(channel, unary_call(channel, service, method), request)
         silence_s = self._silence_s
         if silence_s > quiet_time_max_s + early_probe_time_max_s:
             try:
@@ -220,6 +215,15 @@ class ControllerTransport:
                     raise _Hangs(f"no answer in {self._silence_s:g} s, nor to a question after it") from None
                 silence_s = self._silence_s
 
+    def _begin(self, channel: grpc.Channel, callee: Any, request: Any) -> Any:
+        """The call, once it is given to gRPC."""
+        try:
+            return callee.future(request, timeout=self._call_time_s, metadata=self._headers())
+        except ValueError as error:
+            if self._channels.has(channel):
+                raise
+            raise Unsent("the connection was given up meanwhile") from error
+
     def _time_left_s(self, delay_s: float, attempts: int, hangs: bool) -> float:
         """Bounds the time of the attempts that are left, when each fails like the last."""
         attempt_s = self._silence_s + probe_time_max_s if hangs else 0.0
@@ -233,17 +237,12 @@ class ControllerTransport:
             ask(pb.StreamInfo(), timeout=time_max_s, metadata=self._headers())
         except grpc.RpcError as error:
             return error.code() not in _SILENT
+        except ValueError:
+            return True  # The channel was closed meanwhile, and with it the call itself has ended.
         return True
 
     def _headers(self) -> tuple[tuple[str, str], ...] | None:
         return None if self.credentials is None else (("authorization", self.credentials.header()),)
-
-    def _channel(self, index: int) -> grpc.Channel:
-        with self._channels_lock:
-            channel = self._channels.get(index)
-            if channel is None:
-                channel = self._channels[index] = make_channel(self.endpoints[index])
-            return channel
 
     def _error_of(self, method: str, last: _Failed, sent: _Failed | None) -> PravegaError:
         """``sent``: the last attempt that may have reached a controller; ``None`` if none can have."""

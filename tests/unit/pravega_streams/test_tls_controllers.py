@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from pravega_common.errors import AuthenticationFailed, ConfigurationError, PravegaError
+from pravega_common.errors import AuthenticationFailed, ConfigurationError, PravegaError, Unavailable
 from pravega_common.proto import controller_pb2 as pb
 from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, add_ControllerServiceServicer_to_server
 from pravega_streams.controller.address import ControllerAddress
@@ -28,15 +28,15 @@ class ScopeMaker(ControllerServiceServicer):
 
 
 @contextlib.contextmanager
-def serving(files: CertificateFiles | None) -> Iterator[int]:
-    """The port of a controller with this certificate, or without TLS."""
+def serving(files: CertificateFiles | None, port: int = 0) -> Iterator[int]:
+    """The port of a controller with this certificate, or without TLS; by default a free one."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     add_ControllerServiceServicer_to_server(ScopeMaker(), server)
     if files is None:
-        port = server.add_insecure_port("127.0.0.1:0")
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
     else:
         pair = files.key.read_bytes(), files.certificate.read_bytes()
-        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+        port = server.add_secure_port(f"127.0.0.1:{port}", grpc.ssl_server_credentials([pair]))
     server.start()
     try:
         yield port
@@ -96,6 +96,22 @@ def test_a_certificate_of_another_host(authority: Authority) -> None:
         assert isinstance(said, AuthenticationFailed) and "connect by a name that it has" in str(said)
         any_name = ControllerAddress.parse(f"tls://127.0.0.1:{port}", ca_file=authority.file, verify_host=False)
         assert create_scope(any_name) == pb.CreateScopeStatus.SUCCESS
+
+
+def test_a_controller_of_any_name_may_be_away_and_come_back_with_another_name(authority: Authority) -> None:
+    """gRPC compares names always: the client reads it out of the certificate, and again once it may be another one."""
+    port = free_port()
+    address = ControllerAddress.parse(f"tls://127.0.0.1:{port}", ca_file=authority.file, verify_host=False)
+    transport = ControllerTransport(address, attempts=3)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=rf"no controller answers at 127\.0\.0\.1:{port} \(.*Connection refused"):
+            transport.controller("createScope", pb.ScopeInfo(scope="new"))
+    for host in ("elsewhere.example", "moved.example"):
+        with serving(authority.issue(host, hosts=(host,)), port):
+            for _ in range(2):
+                answer = transport.controller("createScope", pb.ScopeInfo(scope="new"))
+                assert answer.status == pb.CreateScopeStatus.SUCCESS
+    transport.close()
 
 
 def test_a_controller_without_tls() -> None:
