@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets
 from pravega_common.names import segment_name
+from pravega_common.runtime.closing import Closing
 from pravega_common.runtime.made_once import MadeOnce
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
@@ -45,12 +46,14 @@ class StreamClient:
     ) -> None:
         self.address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
         self._credentials = credentials or self.address.credentials or credentials_from()
+        self._closing = Closing(f"the client of {self.address}")
 
     @MadeOnce
     def controller(self) -> ControllerClient:
         from pravega_streams.controller.client import ControllerClient
 
-        return ControllerClient(self.address, credentials=self._credentials)
+        made = ControllerClient(self.address, credentials=self._credentials)
+        return self._closing.keep(made, made.close)
 
     @MadeOnce
     def sets(self) -> TransactionSetClient:
@@ -104,7 +107,8 @@ class StreamClient:
         """The client of segments; the wire protocol is imported with it, which a question to the controller spares."""
         from pravega_streams.segment.segment_client import SegmentClient
 
-        return SegmentClient(self)
+        made = SegmentClient(self)
+        return self._closing.keep(made, made.close)
 
     def __enter__(self) -> StreamClient:
         return self
@@ -115,10 +119,9 @@ class StreamClient:
         self.close()
 
     def close(self) -> None:
-        if "segments" in vars(self):
-            self.segments.close()
-        if "controller" in vars(self):
-            self.controller.close()
+        """Give the connections up, for good. Calls of other threads that are under way end, and later ones are refused
+        with ``InvalidArgument``; a change whose answer did not come by then is ``UnknownOutcome``."""
+        self._closing.close()
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:
         """The first position that is still there.

@@ -7,7 +7,7 @@ import itertools
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
-from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import InvalidArgument, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.client_tls import explained
 from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode, encode, encode_parts
@@ -162,8 +162,11 @@ class ConnectionPool:
     def __init__(self) -> None:
         self._connections: dict[Endpoint, WireConnection] = {}
         self._locks: WeakValueDictionary[Endpoint, asyncio.Lock] = WeakValueDictionary()
+        self.is_closed = False
 
     async def get(self, endpoint: Endpoint) -> WireConnection:
+        """``InvalidArgument`` once the pool is closed."""
+        self.check_open()
         connection = self._connections.get(endpoint)
         if connection is not None and connection.is_open:
             return connection
@@ -171,11 +174,20 @@ class ConnectionPool:
             connection = self._connections.get(endpoint)
             if connection is None or not connection.is_open:
                 connection = await WireConnection.open(endpoint)
+                if self.is_closed:
+                    connection.close()
+                self.check_open()
                 self._connections = {other: one for other, one in self._connections.items() if one.is_open}
                 self._connections[endpoint] = connection
             return connection
 
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise InvalidArgument("the client of these segment stores is closed; make another one")
+
     def close(self) -> None:
+        """Close all, for good. What has no answer yet is ``UnknownOutcome``."""
+        self.is_closed = True
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -196,6 +196,11 @@ class WireSocket:
     def close(self) -> None:
         self._socket.close()
 
+    def hang_up(self) -> None:
+        """End the connection under another thread, whose call on it fails and closes it."""
+        with contextlib.suppress(OSError):  # It may be closed by now.
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def _patiently(self, step: Callable[[], int], has_moved: HasMoved) -> int:
         """Do it, in the time of a reply; ``has_moved`` is asked as ``silences_s`` says."""
         waited_s = next_s = 0.0

@@ -56,6 +56,10 @@ class TlsSocket:
         """Returns 0 at the end of the connection."""
         return self._patiently(lambda: self._stream.recv_into(buffer))
 
+    def shutdown(self, how: int) -> None:
+        """That of the connection below TLS: what another thread waits for on it comes to an end."""
+        socket.socket.shutdown(self._stream, how)  # SSLSocket's own would have it read what is left without TLS.
+
     def close(self) -> None:
         self._stream.close()
 

@@ -31,17 +31,21 @@ class ControllerChannels:
         self._endpoints = endpoints
         self._made: dict[int, grpc.Channel] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def of(self, index: int) -> grpc.Channel:
-        """The channel to a controller; ``Unsent`` if the name cannot be read that it must be called by."""
+        """The channel to a controller; ``Unsent`` if the name cannot be read that it must be called by, and
+        once all are closed."""
         made = self._made.get(index)
         if made is not None:
             return made
         fresh = _make_channel(self._endpoints[index])
         with self._lock:
-            made = self._made.setdefault(index, fresh)
+            made = None if self._is_closed else self._made.setdefault(index, fresh)
         if made is not fresh:
             fresh.close()
+        if made is None:
+            raise Unsent("the connections are closed")
         return made
 
     def unreached(self, index: int) -> None:
@@ -60,7 +64,9 @@ class ControllerChannels:
         return channel in tuple(self._made.values())
 
     def close(self) -> None:
+        """Close all, for good."""
         with self._lock:
+            self._is_closed = True
             channels = list(self._made.values())
             self._made.clear()
         for channel in channels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -95,6 +96,8 @@ class ControllerTransport:
     may have done a part of the work, or all of it.
     Without another attempt: ``AuthenticationFailed`` for certificates that are not trusted, ``ConfigurationError`` if
     only one side speaks TLS.
+    ``InvalidArgument`` at once, when the client is closed before the call or meanwhile; ``UnknownOutcome`` of a change
+    that may have reached a controller by then. Nothing is sent after that.
     """
 
     def __init__(
@@ -105,10 +108,11 @@ class ControllerTransport:
         call_time_s: float = call_time_max_s,
         silence_s: float = silence_max_s,
         now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         credentials: Credentials | None = None,
     ) -> None:
-        """``credentials``: by default those of the address, else those that the environment names."""
+        """``sleep``: by default one that ends when the client is closed. ``credentials``: by default those of the
+        address, else those that the environment names."""
         self.address = ControllerAddress.of(controller)
         self.credentials = credentials or self.address.credentials or credentials_from()
         self.endpoints = self.address.endpoints
@@ -118,7 +122,8 @@ class ControllerTransport:
         self._choice = EndpointChoice(len(self.endpoints), now_s)
         self._notice = WaitNotice(now_s)
         self._now_s = now_s
-        self._sleep = sleep
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait
         self._channels = ControllerChannels(self.endpoints)
 
     def controller(
@@ -147,7 +152,8 @@ class ControllerTransport:
         return self._call(_service_of(request, "StreamLags"), method, request).result()
 
     def close(self) -> None:
-        """Give the connections up. Calls of other threads that are under way fail; a later call connects again."""
+        """Give the connections up, for good. Calls of other threads that are under way end, too."""
+        self._closed.set()
         self._channels.close()
 
     def _call(
@@ -163,6 +169,7 @@ class ControllerTransport:
         began_s, attempts = self._now_s(), attempts or self._attempts
         sent: _Failed | None = None
         for attempt in range(1, attempts + 1):
+            self._check_open(method, sent)
             index = self._choice.next()
             try:
                 answered = self._ask(index, service, method, request)
@@ -171,6 +178,9 @@ class ControllerTransport:
             else:
                 self._choice.answered(index)
                 return answered
+            if not was_unsent(failure):
+                sent = failure, index
+            self._check_open(method, sent)
             code = failure.code()
             if isinstance(failure, _Hangs) or code is grpc.StatusCode.UNAVAILABLE:
                 self._choice.failed(index)
@@ -180,8 +190,6 @@ class ControllerTransport:
                 raise refused from failure
             if was_unsent(failure):
                 self._channels.unreached(index)
-            else:
-                sent = failure, index
             if code not in _RETRIED or attempt == attempts or lists_no_controllers(failure):
                 break
             if self._now_s() - began_s + delay_s > notice_time_max_s:
@@ -190,6 +198,15 @@ class ControllerTransport:
             self._sleep(delay_s * random.uniform(0.5, 1.0))
             delay_s = min(delay_s * 2, retry_delay_max_s)
         raise self._error_of(method, (failure, index), sent) from failure
+
+    def _check_open(self, method: str, sent: _Failed | None) -> None:
+        """Refuse a call of a closed client. Closing ends an attempt that was ``sent``, which a controller may have."""
+        if not self._closed.is_set():
+            return
+        name = f"the client of {', '.join(map(str, self.endpoints))}"
+        if sent is None or is_question(method):
+            raise InvalidArgument(f"{name} is closed; make another one")
+        raise UnknownOutcome(f"{method}: {name} was closed before an answer came, and the call may have been done")
 
     def _ask(self, index: int, service: ServiceDescriptor, method: str, request: Any) -> Any:
         """The call, once it is answered."""

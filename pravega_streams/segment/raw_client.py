@@ -43,7 +43,7 @@ class RawClient:
 
     A store that does not own the segment, or cannot be reached, is retried elsewhere until ``call_time_max_s`` is
     over. A lost connection after sending is retried only if the caller says that the request is idempotent; else
-    it is ``UnknownOutcome``.
+    it is ``UnknownOutcome``. So is what has no answer when the client is closed; later calls are ``InvalidArgument``.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RawClient:
             try:
                 return await self._once(segment, make, expect, deadline)
             except PravegaError as error:
-                if not error.may_be_repeated(idempotent=idempotent):
+                if not self._may_be_repeated(error, idempotent):
                     raise
                 failure = error
             self._resolver.forget(segment)
@@ -83,7 +83,7 @@ class RawClient:
         while left:
             found = await self._once_each([calls[index] for index in left], deadline)
             outcomes.update(zip(left, found, strict=True))
-            left = [index for index in left if _may_be_repeated(outcomes[index], idempotent)]
+            left = [index for index in left if self._may_be_repeated(outcomes[index], idempotent)]
             if not left or deadline.remaining_s <= delay_s:
                 break
             for index in left:
@@ -238,9 +238,11 @@ class RawClient:
     def close(self) -> None:
         self._pool.close()
 
-
-def _may_be_repeated(outcome: c.Command | PravegaError, idempotent: bool) -> bool:
-    return isinstance(outcome, PravegaError) and outcome.may_be_repeated(idempotent=idempotent)
+    def _may_be_repeated(self, outcome: c.Command | PravegaError, idempotent: bool) -> bool:
+        """Whether another attempt is made. The first one after closing finds no connection: ``InvalidArgument``; what
+        closing has cut off stays unknown."""
+        repeats = idempotent and not self._pool.is_closed
+        return isinstance(outcome, PravegaError) and outcome.may_be_repeated(idempotent=repeats)
 
 
 def _joined(found: Sequence[list[T]]) -> list[T]:

@@ -12,9 +12,12 @@ from typing import Final, Protocol, TypeVar, overload
 
 from pravega_common.errors import (
     ContainerNotHosted,
+    InvalidArgument,
+    Outcome,
     PravegaError,
     SegmentNotFound,
     Unavailable,
+    UnknownOutcome,
     UnsupportedOperation,
 )
 from pravega_common.model.segments import SegmentInfo
@@ -108,7 +111,8 @@ class SegmentClient:
     """Blocking calls, one connection per store, safe to use from several threads (one call at a time).
 
     Retries as ``RawClient`` does.
-    Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``.
+    Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``; ``InvalidArgument`` at once
+    when it is closed before the call or meanwhile, ``UnknownOutcome`` if a request was on its way by then.
     """
 
     def __init__(self, controller: StoreDirectory, *, call_time_s: float = call_time_max_s) -> None:
@@ -116,6 +120,7 @@ class SegmentClient:
         self._call_time_s = call_time_s
         self._sockets: dict[Endpoint, WireSocket] = {}
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         self._info_batch = lru_cache(maxsize=info_batches_kept_max)(_InfoBatch)
 
     def info(self, segment: str) -> SegmentInfo:
@@ -238,9 +243,29 @@ class SegmentClient:
         self.call(segment, lambda rid: c.SealSegment(rid, segment, ""), c.SegmentSealed, idempotent=True)
 
     def close(self) -> None:
+        """Give the connections up, for good. A call of another thread that is under way ends, too, and closes them:
+        it may be waiting for a controller, which this does not."""
+        self._closed.set()
+        for connection in list(self._sockets.values()):
+            connection.hang_up()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close_all()
+            finally:
+                self._lock.release()
+
+    def _close_all(self) -> None:
         for connection in self._sockets.values():
             connection.close()
         self._sockets.clear()
+
+    def _check_open(self, failure: PravegaError | None = None) -> None:
+        """Refuse a call of a closed client; ``failure``: that of its last attempt, which closing may have ended."""
+        if not self._closed.is_set():
+            return
+        if failure is not None and failure.outcome is Outcome.UNKNOWN:
+            raise UnknownOutcome(f"the client of segments was closed before an answer came: {failure}") from failure
+        raise InvalidArgument("the client of segments is closed; make another one") from failure
 
     def call(self, segment: str, make: MakeCommand, expect: type[R], *, idempotent: bool, since_version: int = 0) -> R:
         """One command about one segment and its good reply; failure replies are raised as errors.
@@ -272,14 +297,21 @@ class SegmentClient:
         while True:
             try:
                 with self._lock:
-                    return attempt()
+                    self._check_open()
+                    try:
+                        return attempt()
+                    finally:
+                        if self._closed.is_set():
+                            self._close_all()
             except PravegaError as error:
                 if not error.may_be_repeated(idempotent=idempotent):
                     raise
                 failure = error
+            self._check_open(failure)
             if time.monotonic() + delay_s > deadline_s:
                 raise failure
-            time.sleep(delay_s)
+            self._closed.wait(delay_s)
+            self._check_open(failure)
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
     def _once(self, segment: str, make: MakeCommand, expect: type[R], since_version: int) -> R:
@@ -303,6 +335,7 @@ class SegmentClient:
         if connection is None or not connection.is_open:
             connection = WireSocket(endpoint)
             self._sockets[endpoint] = connection
+            self._check_open()  # Who closes the client may not have seen it.
         return connection
 
 

@@ -44,6 +44,7 @@ from pravega_common.proto.controller_pb2_grpc import ControllerServiceServicer, 
 from pravega_common.proto_forms import configuration_from, configuration_to
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.stream_cut import StreamCut
+from pravega_streams.client import StreamClient
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
 from pravega_streams.controller.client import ControllerClient
@@ -575,3 +576,98 @@ def test_a_call_that_takes_long_is_waited_for() -> None:
             assert busy.calls == 1
         finally:
             transport.close()
+
+
+class Waiting(ControllerServiceServicer):
+    """Answers nothing before ``released``; counts the calls that came."""
+
+    def __init__(self) -> None:
+        self.came = threading.Semaphore(0)
+        self.released = threading.Event()
+        self.calls = 0
+
+    def _wait(self) -> None:
+        self.calls += 1
+        self.came.release()
+        self.released.wait(20)
+
+    def createScope(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.CreateScopeStatus:
+        self._wait()
+        return pb.CreateScopeStatus(status=pb.CreateScopeStatus.SUCCESS)
+
+    def checkScopeExists(self, request: pb.ScopeInfo, context: grpc.ServicerContext) -> pb.ExistsResponse:
+        self._wait()
+        return pb.ExistsResponse(exists=True)
+
+
+def test_a_call_that_runs_when_its_client_is_closed_ends_at_once_and_is_not_sent_again() -> None:
+    waiting = Waiting()
+    with serving(waiting) as port, futures.ThreadPoolExecutor(2) as threads:
+        client = ControllerClient(f"tcp://127.0.0.1:{port}")
+        changing, asking = threads.submit(client.create_scope, "s"), threads.submit(client.scope_exists, "s")
+        try:
+            assert waiting.came.acquire(timeout=10) and waiting.came.acquire(timeout=10)
+            client.close()
+            with pytest.raises(UnknownOutcome, match=r"createScope: .*closed .* may have been done"):
+                changing.result(timeout=2)
+            with pytest.raises(InvalidArgument, match="is closed; make another one"):
+                asking.result(timeout=2)
+        finally:
+            waiting.released.set()
+    assert waiting.calls == 2
+
+
+@pytest.mark.parametrize("method", ["createScope", "checkScopeExists"])
+def test_a_call_of_a_closed_client_is_refused_and_not_sent(controller: Controller, method: str) -> None:
+    with serving(controller) as port:
+        transport = ControllerTransport(f"tcp://127.0.0.1:{port}")
+        transport.controller("createScope", pb.ScopeInfo(scope="new"))
+        channel = transport._channels.of(0)
+        for _ in range(2):
+            transport.close()
+        with pytest.raises(InvalidArgument, match=rf"client of 127\.0\.0\.1:{port} is closed; make another one"):
+            transport.controller(method, pb.ScopeInfo(scope="new"))
+        # As for a thread that had the channel just before.
+        transport._channels.of = lambda index: channel  # type: ignore[method-assign]
+        with pytest.raises(InvalidArgument, match="is closed; make another one"):
+            transport.controller(method, pb.ScopeInfo(scope="new"))
+    assert controller.calls == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_client_that_is_closed_between_two_attempts_makes_no_other(controller: Controller, is_there: bool) -> None:
+    """An attempt that reached a controller may have been done, whatever it answered."""
+    controller.failures = 9
+    expected, said = (UnknownOutcome, "may have been done") if is_there else (InvalidArgument, "make another one")
+    with serving(controller) as port:
+        transport = ControllerTransport(
+            f"tcp://127.0.0.1:{port if is_there else free_port()}", sleep=lambda seconds: transport.close()
+        )
+        with pytest.raises(expected, match=said):
+            transport.controller("createScope", pb.ScopeInfo(scope="new"))
+    assert controller.calls == is_there
+
+
+def test_the_pause_of_a_call_ends_when_its_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pravega_streams.controller.transport.retry_delay_min_s", 60.0)
+    pausing = threading.Event()
+    transport = ControllerTransport(f"tcp://127.0.0.1:{free_port()}")
+    monkeypatch.setattr(transport._notice, "failed", lambda *_: pausing.set())
+    with futures.ThreadPoolExecutor(1) as threads:
+        call = threads.submit(transport.controller, "createScope", pb.ScopeInfo(scope="new"))
+        assert pausing.wait(10)
+        transport.close()
+        with pytest.raises(InvalidArgument, match="is closed"):
+            call.result(timeout=5)
+
+
+def test_a_client_that_is_closed_before_its_first_call_makes_no_connection(controller: Controller) -> None:
+    with serving(controller) as port:
+        for made in (StreamClient(f"tcp://127.0.0.1:{port}"), StreamManager(f"tcp://127.0.0.1:{port}").client):
+            made.close()
+            for _ in range(2):
+                with pytest.raises(InvalidArgument, match="is closed; make another one"):
+                    made.controller.create_scope("new")
+                with pytest.raises(InvalidArgument, match="is closed; make another one"):
+                    made.segments.info("s/t/0.#epoch.0")
+    assert controller.calls == 0

@@ -11,6 +11,7 @@ import pytest
 
 from pravega_common.errors import (
     AuthenticationFailed,
+    InvalidArgument,
     Outcome,
     SegmentExists,
     SegmentNotFound,
@@ -92,6 +93,28 @@ async def test_a_connection_lost_after_sending_is_unknown(
     segments.release()
     with pytest.raises(Unavailable):
         await connection.call(info)
+
+
+async def test_a_call_that_runs_when_its_client_is_closed_ends_and_is_not_sent_again(
+    endpoint: Endpoint, segments: InMemorySegmentStore
+) -> None:
+    resolver = ScriptedResolver(endpoint)
+    client = RawClient(resolver)
+    segments.hold()
+    running = asyncio.ensure_future(client.call(SEGMENT, create, c.SegmentCreated, idempotent=True))
+    together = asyncio.ensure_future(
+        client.call_many([SegmentCall(SEGMENT, create, c.SegmentCreated)], idempotent=True)
+    )
+    await eventually(lambda: segments.queued_operations > 1, "the requests")
+    client.close()
+    with pytest.raises(UnknownOutcome, match="closed by this side"):
+        await asyncio.wait_for(running, 2)
+    (outcome,) = await asyncio.wait_for(together, 2)
+    assert isinstance(outcome, UnknownOutcome)
+    assert (resolver.forgotten, segments.queued_operations) == (0, 2)
+    with pytest.raises(InvalidArgument, match="is closed; make another one"):
+        await client.call(SEGMENT, info, c.StreamSegmentInfo, idempotent=True)
+    segments.release()
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
 
-from pravega_common.errors import ContainerNotHosted, DataCorruption, UnknownOutcome
+from pravega_common.errors import ContainerNotHosted, DataCorruption, InvalidArgument, UnknownOutcome
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
@@ -284,3 +286,28 @@ def _owner(owned: Sequence[str]) -> Callable[[c.Command], str | c.Command | None
         return infos(command)
 
     return before
+
+
+def test_a_closed_client_of_segments_ends_its_calls_at_once(store: FakeStore) -> None:
+    """The one that waits for its store, the one that waits for its turn, and those that come later."""
+    came, asked = threading.Event(), list[c.Command]()
+
+    def silent(command: c.Command) -> str:
+        asked.append(command)
+        came.set()
+        return "silent"
+
+    store.before = silent
+    client = SegmentClient(cast("ControllerClient", Controller(store.endpoint)))
+    with ThreadPoolExecutor(2) as threads:
+        running = threads.submit(client.info, NAMES[0])
+        assert came.wait(10)
+        waiting = threads.submit(client.seal, NAMES[2])
+        client.close()
+        with pytest.raises(UnknownOutcome, match="was closed before an answer came"):
+            running.result(timeout=2)
+        with pytest.raises(InvalidArgument, match="is closed; make another one"):
+            waiting.result(timeout=2)
+    with pytest.raises(InvalidArgument, match="is closed; make another one"):
+        client.infos(NAMES)
+    assert (len(asked), store.connection_count) == (1, 1)

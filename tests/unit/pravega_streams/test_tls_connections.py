@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pravega_common.errors import AuthenticationFailed, ConfigurationError, Unavailable
+from pravega_common.errors import AuthenticationFailed, ConfigurationError, Unavailable, UnknownOutcome
 from pravega_common.runtime.client_tls import ClientTls
 from pravega_common.runtime.clock import SystemClock
 from pravega_common.services.tls import ServerTls
@@ -97,6 +97,22 @@ async def test_the_blocking_connection_appends_and_reads(tls_endpoint: Endpoint)
         return found
 
     assert await asyncio.to_thread(use) == data
+
+
+async def test_a_blocking_connection_ends_under_the_thread_that_waits_on_it(
+    tls_endpoint: Endpoint, segments: InMemorySegmentStore
+) -> None:
+    connection = await asyncio.to_thread(WireSocket, tls_endpoint)
+    segments.hold()
+    waiting = asyncio.ensure_future(asyncio.to_thread(connection.call, lambda rid: c.CreateSegment(rid, SEGMENT, 0, 0)))
+    await eventually(lambda: segments.queued_operations > 0, "the request")
+    for _ in range(2):
+        connection.hang_up()
+    with pytest.raises(UnknownOutcome):
+        await asyncio.wait_for(waiting, 5)
+    assert not connection.is_open
+    connection.hang_up()
+    segments.release()
 
 
 async def test_a_failed_handshake_is_no_connection_and_holds_up_no_stop(
