@@ -12,6 +12,8 @@ from pravega_common.model.reader_groups import ReaderGroupRetention
 from pravega_common.model.scaling import ScalingPolicy
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.model.stream_configuration import StreamConfiguration
+from pravega_common.runtime.closing import Closing
+from pravega_common.runtime.made_once import MadeOnce
 from pravega_streams.async_client import AsyncStreamClient
 from pravega_streams.byte_stream.byte_stream import ByteStream
 from pravega_streams.client import StreamClient
@@ -43,9 +45,10 @@ class StreamManager:
     ) -> None:
         self._address = ControllerAddress.of(controller, ca_file=ca_file, verify_host=verify_host)
         self._credentials = credentials
-        self.client = StreamClient(self._address, credentials=credentials)
-        self._loop = LoopThread()
-        self._asynchronous: AsyncStreamClient | None = None
+        self._closing = Closing(f"the manager of {self._address}")
+        client, loop = StreamClient(self._address, credentials=credentials), LoopThread()
+        self.client = self._closing.keep(client, client.close)
+        self._loop = self._closing.keep(loop, loop.close)
 
     def __enter__(self) -> StreamManager:
         return self
@@ -56,14 +59,9 @@ class StreamManager:
         self.close()
 
     def close(self) -> None:
-        """Give all connections up. Take readers offline and close writers before: reader groups that it has made, and
-        their readers, are refused with ``InvalidArgument`` then."""
-        if self._asynchronous is not None:
-            self._loop.run(self._asynchronous.__aexit__(None, None, None))
-            self._asynchronous = None
-        self._loop.close()
-        self._loop = LoopThread()
-        self.client.close()
+        """Give all connections up, for good. Take readers offline and close writers before: later calls, also of reader
+        groups that it has made and of their readers, are refused with ``InvalidArgument``."""
+        self._closing.close()
 
     # ---- scopes and streams
 
@@ -139,23 +137,24 @@ class StreamManager:
         retention: ReaderGroupRetention = ReaderGroupRetention.NONE,
     ) -> BlockingReaderGroup:
         """Make a reader group, or join it; as ``AsyncStreamClient.create_reader_group``."""
-        made = self._client_with_loop().create_reader_group(
+        made = self._asynchronous.create_reader_group(
             scope, group, streams, end=end, refresh_time_ms=refresh_time_ms, retention=retention
         )
         return BlockingReaderGroup(self._loop.run(made), self._loop)
 
     def open_reader_group(self, scope: str, group: str) -> BlockingReaderGroup:
         """Join a reader group that exists: ``NotFound``."""
-        return BlockingReaderGroup(self._loop.run(self._client_with_loop().open_reader_group(scope, group)), self._loop)
+        return BlockingReaderGroup(self._loop.run(self._asynchronous.open_reader_group(scope, group)), self._loop)
 
     def delete_reader_group(self, scope: str, group: str) -> bool:
         """Whether it was there."""
-        return self._loop.run(self._client_with_loop().delete_reader_group(scope, group))
+        return self._loop.run(self._asynchronous.delete_reader_group(scope, group))
 
-    def _client_with_loop(self) -> AsyncStreamClient:
-        if self._asynchronous is None:
-            self._asynchronous = AsyncStreamClient(self._address, credentials=self._credentials)
-        return self._asynchronous
+    @MadeOnce
+    def _asynchronous(self) -> AsyncStreamClient:
+        """The client whose calls run in the loop, where it is closed as well."""
+        made = AsyncStreamClient(self._address, credentials=self._credentials)
+        return self._closing.keep(made, lambda: self._loop.run(made.__aexit__(None, None, None)))
 
     # ---- key-value tables
 
@@ -165,7 +164,7 @@ class StreamManager:
         """Make a table whose keys have these lengths in bytes; whether it is new. ``AlreadyExists`` if a reader group
         has the name: the two would share a segment."""
         settings = KeyValueTableSettings(partitions, primary_key_length, secondary_key_length)
-        if self._loop.run(self._client_with_loop().has_reader_group(scope, table)):
+        if self._loop.run(self._asynchronous.has_reader_group(scope, table)):
             raise AlreadyExists(f"there is a reader group {scope}/{table}; give the key-value table another name")
         return self.client.key_value_tables.create(scope, table, settings)
 

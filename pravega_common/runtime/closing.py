@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -31,9 +32,10 @@ class Closing:
         return part
 
     def close(self) -> None:
-        """Close all, for good, the last one first."""
+        """Close all, for good, the last one first; also those that come after one that fails."""
         with self._lock:
             self._is_closed = True
             closes, self._closes = self._closes, []
-        for close in reversed(closes):
-            close()
+        with contextlib.ExitStack() as parts:
+            for close in closes:
+                parts.callback(close)
