@@ -20,6 +20,7 @@ from pravega_common.wire import commands as c
 from pravega_common.wire.codec import ReadHead
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.idle_ends import IdleEnds
 from pravega_streams.connection.replies import answered_by, error_of
 from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
 from pravega_streams.connection.silence import has_moved
@@ -35,30 +36,56 @@ _NOTHING: Final = memoryview(b"")
 
 
 class ReadSockets:
-    """The idle connections of one thread by store, which the next range reuses. Never forked."""
+    """The idle connections of one thread by store, which the next range reuses. Never forked.
 
-    def __init__(self) -> None:
+    One that no range uses for ``idle_time_max_s`` is closed with the next use of others.
+    """
+
+    def __init__(self, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._idle: dict[Endpoint, list[WireSocket]] = {}
+        self._ends = IdleEnds[WireSocket](monotonic_s)
 
     def take(self, endpoint: Endpoint) -> WireSocket:
-        idle = self._idle.get(endpoint, [])
-        while idle:
-            if (socket := idle.pop()).is_open:
-                return socket
-        return WireSocket(endpoint)
+        taken = self._pop(endpoint)
+        while taken is not None and not taken.is_open:
+            taken = self._pop(endpoint)
+        self._end_idle()
+        return WireSocket(endpoint) if taken is None else taken
 
     def give_back(self, endpoint: Endpoint, socket: WireSocket) -> None:
         """Only a connection without unanswered requests."""
-        idle = self._idle.setdefault(endpoint, [])
-        if socket.is_open and len(idle) < idle_sockets_max:
-            idle.append(socket)
+        self._end_idle()
+        if socket.is_open and len(self._idle.get(endpoint, ())) < idle_sockets_max:
+            self._ends.used(socket)
+            self._idle.setdefault(endpoint, []).append(socket)
         else:
             socket.close()
+
+    def _pop(self, endpoint: Endpoint) -> WireSocket | None:
+        """The connection to a store that was used last."""
+        idle = self._idle.get(endpoint)
+        if not idle:
+            return None
+        socket = idle.pop()
+        self._ends.remove(socket)
+        if not idle:
+            del self._idle[endpoint]
+        return socket
+
+    def _end_idle(self) -> None:
+        for socket in self._ends.ended():
+            socket.close()
+            idle = self._idle.get(socket.endpoint, [])
+            if socket in idle:  # An interrupt (Ctrl-C) may have come while it was taken.
+                idle.remove(socket)
+            if not idle:
+                self._idle.pop(socket.endpoint, None)
 
     def close(self) -> None:
         for sockets in self._idle.values():
             for socket in sockets:
                 socket.close()
+                self._ends.remove(socket)
         self._idle.clear()
 
 

@@ -27,6 +27,7 @@ from pravega_common.wire.versions import BATCHES, LOCATE_OFFSET_VERSION, batch_r
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.idle_ends import IdleEnds
 from pravega_streams.connection.replies import expected_reply
 from pravega_streams.connection.requests import MakeCommand, with_token
 from pravega_streams.connection.silence import has_moved
@@ -110,15 +111,24 @@ def _stream_segment(segment: str) -> str:
 class SegmentClient:
     """Blocking calls, one connection per store, safe to use from several threads (one call at a time).
 
+    A connection that no call uses for ``idle_time_max_s`` is closed with the next call to another store.
+
     Retries as ``RawClient`` does.
     Errors: ``SegmentNotFound``, ``SegmentTruncated``, ``Unavailable``, ``UnknownOutcome``; ``InvalidArgument`` at once
     when it is closed before the call or meanwhile, ``UnknownOutcome`` if a request was on its way by then.
     """
 
-    def __init__(self, controller: StoreDirectory, *, call_time_s: float = call_time_max_s) -> None:
+    def __init__(
+        self,
+        controller: StoreDirectory,
+        *,
+        call_time_s: float = call_time_max_s,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.endpoints = EndpointCache(controller)
         self._call_time_s = call_time_s
         self._sockets: dict[Endpoint, WireSocket] = {}
+        self._ends = IdleEnds[Endpoint](monotonic_s)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._info_batch = lru_cache(maxsize=info_batches_kept_max)(_InfoBatch)
@@ -331,6 +341,10 @@ class SegmentClient:
 
     def _connection(self, segment: str) -> WireSocket:
         endpoint = self.endpoints.resolve(segment)
+        self._ends.used(endpoint)
+        for unused in self._ends.ended():
+            if unused in self._sockets:
+                self._sockets.pop(unused).close()
         connection = self._sockets.get(endpoint)
         if connection is None or not connection.is_open:
             connection = WireSocket(endpoint)

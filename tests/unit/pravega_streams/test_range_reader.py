@@ -14,6 +14,7 @@ from pravega_common.wire import framing
 from pravega_streams.batch import range_reader
 from pravega_streams.batch.range_reader import RangeReader, ReadSockets
 from pravega_streams.connection import blocking
+from pravega_streams.connection.idle_ends import idle_time_max_s
 from tests.support.fakes.wire_store import FakeSegment, FakeStore
 from tests.support.interrupts import Interrupt
 
@@ -236,3 +237,30 @@ def test_no_store_in_time(store: FakeStore, sockets: ReadSockets) -> None:
     reader = RangeReader(SEGMENT, 0, 10, store, sockets, monotonic_s=lambda: now, sleep=sleep)
     with pytest.raises(Unavailable, match="nothing could be read at offset 0 for 120 s"):
         read(reader)
+
+
+def test_connections_that_nothing_uses_end_with_the_next_use_of_another(store: FakeStore) -> None:
+    """So those to stores that are gone do not add up."""
+    now_s = 0.0
+    sockets = ReadSockets(monotonic_s=lambda: now_s)
+    others = [FakeStore() for _ in range(3)]
+    left = [sockets.take(other.endpoint) for other in others for _ in range(2)]
+    for one in left[::-1]:
+        sockets.give_back(one.endpoint, one)
+    now_s = idle_time_max_s
+    kept = sockets.take(left[0].endpoint)
+    assert kept is left[0]
+    sockets.give_back(kept.endpoint, kept)
+    assert all(one.is_open for one in left)
+    now_s += 1
+    assert read(RangeReader(SEGMENT, 0, 1_000, store, sockets)) == store.segments[SEGMENT].data[:1_000]
+    assert [one.is_open for one in left] == [True] + [False] * 5
+    assert set(sockets._idle) == {kept.endpoint, store.endpoint}
+    # However long nothing used it, what is needed is used again.
+    now_s += 10 * idle_time_max_s
+    assert sockets.take(kept.endpoint) is kept and kept.is_open
+    assert not sockets._idle
+    kept.close()
+    sockets.close()
+    for other in others:
+        other.close()

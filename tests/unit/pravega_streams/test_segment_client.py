@@ -17,7 +17,9 @@ from pravega_common.wire import commands as c
 from pravega_common.wire.codec import decode_frame
 from pravega_common.wire.versions import BATCHES
 from pravega_streams.connection import batches, silence
+from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.idle_ends import idle_time_max_s
 from pravega_streams.controller.client import ControllerClient
 from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.segment import segment_client
@@ -311,3 +313,29 @@ def test_a_closed_client_of_segments_ends_its_calls_at_once(store: FakeStore) ->
     with pytest.raises(InvalidArgument, match="is closed; make another one"):
         client.infos(NAMES)
     assert (len(asked), store.connection_count) == (1, 1)
+
+
+def test_connections_to_stores_that_are_gone_end_with_a_later_call() -> None:
+    """Not the one that is needed, however long nothing used it."""
+    now_s = 0.0
+    stores = [FakeStore() for _ in range(3)]
+    controller = Controller(stores[0].endpoint)
+    client = SegmentClient(cast("ControllerClient", controller), monotonic_s=lambda: now_s)
+    opened: list[WireSocket] = []
+    for store in stores:
+        store.before = Infos()
+        controller.move(store.endpoint)
+        client.endpoints.forget(NAMES[0])
+        assert client.info(NAMES[0]).name == NAMES[0]
+        opened.append(client._sockets[store.endpoint])
+    now_s = idle_time_max_s
+    client.info(NAMES[0])
+    assert [one.is_open for one in opened] == [True] * 3
+    now_s += idle_time_max_s + 1
+    client.info(NAMES[0])
+    assert [one.is_open for one in opened] == [False, False, True]
+    assert list(client._sockets.values()) == opened[2:]
+    assert [store.connection_count for store in stores] == [1, 1, 1]
+    client.close()
+    for store in stores:
+        store.close()
