@@ -79,13 +79,14 @@ class SourceOffset:
                 f"the checkpoint's offset has version {version}, this connector reads versions {VERSION_OLDEST} to "
                 f"{VERSION}; use the connector that wrote it, or a newer one"
             )
-        if made == {"version": version, "streams": {}} and version > VERSION_OLDEST:
-            return cls({})  # The start of a query whose pattern matches no stream yet.
+        if made.get("streams") == {} and made.keys() <= {"version", "streams", "first"} and version > VERSION_OLDEST:
+            return cls({})  # A query whose pattern matches no stream yet.
         position = _parsed(made.get("streams"))
         start, ended, first = made.get("from"), made.get("ended"), made.get("first")
         if start is not None:
             start = _parsed(start) if version == VERSION_OLDEST else _started(start, position)
-        first = None if first is None else _parsed(first)
+        if first is not None:  # Earlier versions also named streams that were gone by the end: no batch has them.
+            first = {name: cut for name, cut in _parsed(first).items() if name in position} or None
         return cls(position, start, {} if ended is None else _parsed(ended), first)
 
 

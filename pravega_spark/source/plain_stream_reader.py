@@ -6,20 +6,23 @@ hold a segment and its successors: only ``order=none`` is served (docs/spark-sou
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pravega_common.errors import NotFound
+from pravega_common.model.segments import SegmentOffsets
 from pravega_common.names import scoped_name, split_scoped_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
 from pravega_spark.options.limits import UNBOUNDED
 from pravega_spark.options.read_options import ReadOptions
+from pravega_spark.source.data_loss import gone
 from pravega_spark.source.idle_wait import IdleWait
 from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
@@ -40,6 +43,8 @@ _ABSENT: Final = (
     "end_stream_cut",
     "end_time",
 )
+
+_log = logging.getLogger(__name__)
 
 
 @in_sentences
@@ -67,6 +72,8 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         self._subscription = Subscription(options)
         self._names = ReadStreams(options, monotonic_s)
         self._initial: OffsetsByStream | None = None
+        self._left_out: set[str] = set()
+        """Streams that the pattern found, and that were not there when the query was to begin in them."""
         self._last: SourceOffset | None = None
         self._is_begun = False
         """Whether the query has a batch, which may be of the run before."""
@@ -83,10 +90,11 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
             self._initial = first.start or first.first or first.position
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
-            self._initial = {
-                name: first_cut(self._options, self._positions(gateway, name), is_streaming=True)
-                for name in self._names.names()
-            }
+            names = self._names.names()
+            self._initial = self._of_each(
+                names, lambda name: first_cut(self._options, self._positions(gateway, name), is_streaming=True)
+            )
+            self._left_out = set(names) - set(self._initial)
         # Its own start marks it: no other offset that a batch with rows may begin at has that.
         return SourceOffset(self._initial, self._initial or None).to_json()
 
@@ -108,19 +116,25 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
 
     def _moved_to(self, position: OffsetsByStream) -> SourceOffset:
         # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
-        self._last = SourceOffset(position, first=None if self._is_begun else self._initial or None)
+        initial = {} if self._is_begun or self._initial is None else self._initial
+        self._last = SourceOffset(position, first=_of_streams(initial, position) or None)
         return self._last
 
     def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
+        """The ends of the streams; a first batch has none in which the query does not begin."""
+        names = [name for name in self._names.names() if self._is_begun or name not in self._left_out]
+        return self._of_each(names, lambda name: gateway.tail_cut(*split_scoped_name(name)))
+
+    def _of_each(self, names: Iterable[str], find: Callable[[str], SegmentOffsets]) -> OffsetsByStream:
         """Without a stream that a pattern found and that is not there: it is being made, or is deleted."""
-        tails = {}
-        for name in self._names.names():
+        found = {}
+        for name in names:
             try:
-                tails[name] = gateway.tail_cut(*split_scoped_name(name))
+                found[name] = find(name)
             except NotFound:
                 if self._options.stream_pattern is None:
                     raise
-        return tails
+        return found
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The partitions of the batch between two offsets."""
@@ -133,10 +147,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         gateway = worker_gateway(self._options.controller)
         positions = {name: self._positions(gateway, name) for name in last.position}
         self._names.check_left(begin, last.position)
-        batches = {
-            name: one.micro_batch(begin.get(name) or joining_cut(self._options, one), last.position[name])
-            for name, one in positions.items()
-        }
+        batches = self._batches(positions, begin, last.position)
         self._subscription.hold({name: start for name, (start, _) in batches.items()})
         spans = [span for _, found in batches.values() for span in found]
 
@@ -150,17 +161,36 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         is_native = may_be_native(self._options, self._schema, gateway)
         return [SpanPartition.planned(gateway, *spans, is_native=is_native) for spans in packs]
 
+    def _batches(
+        self, positions: Mapping[str, StreamPositions], begin: OffsetsByStream, end: OffsetsByStream
+    ) -> dict[str, tuple[SegmentOffsets, list[Span]]]:
+        """Return where the batch begins in each stream, and its spans there.
+
+        A stream of a pattern may be deleted since its end was logged: data that is lost, as where a span is read.
+        """
+        found = {}
+        for name, one in positions.items():
+            try:
+                found[name] = one.micro_batch(begin.get(name) or joining_cut(self._options, one), end[name])
+            except NotFound as error:
+                if self._options.stream_pattern is None:
+                    raise
+                if self._options.fail_on_data_loss:
+                    raise gone(one.scope, one.stream) from error
+                _log.warning("stream %s is deleted: the rows that a batch had of it are not read", name)
+        return found
+
     def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
         """Return where a batch begins, which is where the one before ended.
 
-        The first one begins where its end says, as ``first`` may be a later ``latest`` or head. An end that says where
-        its own batch begins was written by the reader for Spark 4.2, which also says where new streams begin, or by an
-        earlier version after a restart, when it may be wrong.
+        The first one begins where its end says, as ``first`` may be a later ``latest`` or head, and may have streams
+        that came since. An end that says where its own batch begins was written by the reader for Spark 4.2, which also
+        says where new streams begin, or by an earlier version after a restart, when it may be wrong.
         """
         is_first = first.position == self._initial == first.start
-        if last.start is None:
-            return last.first if is_first and last.first is not None else first.position
-        return last.start if is_first else {**last.start, **first.position}
+        if last.start is not None:
+            return last.start if is_first else {**last.start, **first.position}
+        return _of_streams(last.first or first.position, last.position) if is_first else first.position
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):
@@ -180,3 +210,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
 
     def _positions(self, gateway: StreamGateway, name: str) -> StreamPositions:
         return StreamPositions(gateway, *split_scoped_name(name), fail_on_data_loss=self._options.fail_on_data_loss)
+
+
+def _of_streams(position: OffsetsByStream, names: Collection[str]) -> OffsetsByStream:
+    return {name: cut for name, cut in position.items() if name in names}

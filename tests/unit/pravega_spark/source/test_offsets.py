@@ -35,6 +35,13 @@ def test_what_an_older_version_wrote() -> None:
     )
 
 
+@pytest.mark.parametrize("streams", [{}, {"s/t": {"0": 5}}])
+def test_a_first_start_in_streams_that_the_end_does_not_have(streams: dict[str, dict[str, int]]) -> None:
+    """As earlier versions wrote it for Spark 4.0 and 4.1: no batch has these streams."""
+    made = SourceOffset.from_json({"version": 2, "streams": streams, "first": {"s/u": {"0": 1}}})
+    assert made == SourceOffset({"s/t": {0: 5}} if streams else {})
+
+
 def test_a_start_says_only_what_differs() -> None:
     idle = dict.fromkeys(range(1000), 7)
     offset = SourceOffset({"s/t": {**idle, 3: 9}, "s/u": {0: 1}}, {"s/t": idle, "s/u": {0: 1}})
@@ -88,6 +95,9 @@ def test_initial_offset_has_no_from() -> None:
         ({"version": 2, "streams": {"s/t": {"0": 0}}, "from": {"s/t": {"x": 1}}}, "segment 'x'"),
         ({"version": 1}, "damaged: None names no streams"),
         ({"version": 1, "streams": {}}, "names no streams"),
+        ({"version": 1, "streams": {}, "first": {"s/t": {"0": 0}}}, "names no streams"),
+        ({"version": 2, "streams": {}, "from": {"s/t": {"0": 0}}}, "names no streams"),
+        ({"version": 2, "streams": {"s/t": {"0": 0}}, "first": {}}, "names no streams"),
         ({"version": 1, "streams": {"t": {"0": 0}}}, "'t' is not of the form scope/stream"),
         ({"version": 1, "streams": {"s/t": {}}}, "for segments"),
         ({"version": 1, "streams": {"s/t": {"0": -1}}}, "segment '0' at -1"),
