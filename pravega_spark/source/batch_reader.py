@@ -14,14 +14,16 @@ from pravega_common.names import scoped_name, split_scoped_name
 from pravega_common.stream_cut import StreamCut
 from pravega_spark.gateway.provisioning import provisioned_gateway
 from pravega_spark.gateway.worker_process import worker_gateway
+from pravega_spark.options.limits import Limit
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.partition_reader import RowsPartition, SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packed_bytes_min, packs_of_batch, split
-from pravega_spark.source.read_edges import first_cut, last_cut
+from pravega_spark.source.read_edges import first_cut, given_start, last_cut
 from pravega_spark.source.read_streams import has_gone, some_streams_of
 from pravega_spark.source.span_filters import NO_FILTERS
 from pravega_spark.source.stream_positions import StreamPositions
+from pravega_spark.source.told_cuts import with_cuts
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.worker_socket import SentToTask
 
@@ -60,12 +62,14 @@ class BatchReader(SentToTask, DataSourceReader):
             for name in map(split_scoped_name, some_streams_of(self._options, gateway))
             if self.filters.takes_stream(*name)
         }
+        start, limit = given_start(self._options), self._options.end_stream_cut
+        limit = None if limit is None else with_cuts(limit)
         ends: dict[str, SegmentOffsets] = {}
         spans: list[Span] = []
         for name, one in positions.items():
             try:
-                end = self._end(one)
-                spans += self._spans(one, end)
+                end = self._end(limit, one)
+                spans += self._spans(start, one, end)
             except (NotFound, SegmentNotFound):
                 if not has_gone(self._options, gateway, *name):
                     raise
@@ -85,17 +89,16 @@ class BatchReader(SentToTask, DataSourceReader):
             *(SpanPartition.planned(gateway, *some, is_native=is_native) for some in others),
         ]
 
-    def _spans(self, one: StreamPositions, end: SegmentOffsets) -> list[Span]:
+    def _spans(self, start: Limit | None, one: StreamPositions, end: SegmentOffsets) -> list[Span]:
         return [
             taken
-            for span in one.spans(first_cut(self._options, one, is_streaming=False), end)
+            for span in one.spans(first_cut(self._options, start, one, is_streaming=False), end)
             if (taken := self.filters.narrowed(span, one.events.boundary_before, one.events.locate)) is not None
         ]
 
-    def _end(self, one: StreamPositions) -> SegmentOffsets:
+    def _end(self, limit: Limit | None, one: StreamPositions) -> SegmentOffsets:
         if self._options.end_time is not None:
             return one.cut_at_time(self._options.end_time, as_end=True)
-        limit = self._options.end_stream_cut
         return one.tail() if limit is None else last_cut(self._options, limit, one)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from pravega_spark.source.native_plan import may_be_native
 from pravega_spark.source.offsets import OffsetsByStream, SourceOffset
 from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.range_planner import Span, packs_of_batch, split
-from pravega_spark.source.read_edges import first_cut, joining_cut, moves_with_head, starts_at_latest
+from pravega_spark.source.read_edges import first_cut, given_start, joining_cut, moves_with_head, starts_at_latest
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
@@ -91,8 +91,9 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         if self._initial is None:
             gateway = provisioned_gateway(self._options)
             names = self._names.names()
+            given = given_start(self._options) if names else None  # A query that waits for its first stream asks none.
             self._initial = self._of_each(
-                names, lambda name: first_cut(self._options, self._positions(gateway, name), is_streaming=True)
+                names, lambda name: first_cut(self._options, given, self._positions(gateway, name), is_streaming=True)
             )
             self._left_out = set(names) - set(self._initial)
         # Its own start marks it: no other offset that a batch with rows may begin at has that.

@@ -6,18 +6,23 @@ from pravega_common.model.segments import SegmentOffsets
 from pravega_spark.options.limits import Limit, StartTimes
 from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.source.stream_positions import StreamPositions
-from pravega_spark.source.told_cuts import cut_of, has_cut_of
+from pravega_spark.source.told_cuts import cut_of, has_cut_of, with_cuts
 
 
-def first_cut(options: ReadOptions, one: StreamPositions, *, is_streaming: bool) -> SegmentOffsets:
-    """The start of a read that has no checkpoint.
+def given_start(options: ReadOptions) -> Limit | None:
+    """The start that the options of a read give, with its cuts: for the streams of one plan."""
+    limit = options.start_stream_cut
+    return None if limit is None else with_cuts(limit)
+
+
+def first_cut(options: ReadOptions, limit: Limit | None, one: StreamPositions, *, is_streaming: bool) -> SegmentOffsets:
+    """The start of a read that has no checkpoint; ``limit``: its ``given_start``.
 
     Where cuts or times are given by stream, a stream that only a pattern names needs none: it is read from its head.
     ``InvalidArgument`` where a given cut leaves out keys, whose rows nobody would miss.
     """
     if options.start_time is not None:
         return _cut_of_time(options, options.start_time, one)
-    limit = options.start_stream_cut
     if limit is None:
         return one.tail() if is_streaming else one.head()
     if limit.keyword is not None:
@@ -50,7 +55,7 @@ def joining_cut(options: ReadOptions, one: StreamPositions) -> SegmentOffsets:
 
 
 def last_cut(options: ReadOptions, limit: Limit, one: StreamPositions) -> SegmentOffsets:
-    """The end that ``limit`` gives, ``unbounded`` being the present one; as ``first_cut``, where cuts are given."""
+    """The end that ``limit`` (``with_cuts``) gives, ``unbounded`` being the present one; as ``first_cut``."""
     return one.tail() if limit.keyword is not None else _given_cut(options, limit, one)
 
 

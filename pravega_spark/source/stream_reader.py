@@ -37,11 +37,12 @@ from pravega_spark.source.partition_reader import SpanPartition, read_spans
 from pravega_spark.source.quiet_look import QuietLook
 from pravega_spark.source.range_planner import Span, lag_bytes, packs_of_batch, spans_of_batch, split
 from pravega_spark.source.read_bound import ReadBound, ended_at
-from pravega_spark.source.read_edges import first_cut, joining_cut, last_cut, starts_at_latest
+from pravega_spark.source.read_edges import first_cut, given_start, joining_cut, last_cut, starts_at_latest
 from pravega_spark.source.read_streams import ReadStreams
 from pravega_spark.source.segment_events import SegmentEvents, events_max
 from pravega_spark.source.stream_positions import StreamPositions
 from pravega_spark.source.subscription import Subscription
+from pravega_spark.source.told_cuts import with_cuts
 from pravega_spark.source.trigger_limits import Ends, TriggerLimits
 from pravega_spark.spark_errors import in_sentences
 from pravega_spark.worker_socket import SentToTask
@@ -124,8 +125,10 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def initialOffset(self) -> dict[str, Any]:
         """The start of a query, the same in one process: Spark asks twice, and ``latest`` must not move between."""
         if self._initial is None:
+            streams = self._opened()
+            given = given_start(self._options) if streams else None  # One that waits for its first stream asks none.
             cuts = self._of_each(
-                self._opened(), lambda one: self._start(one, lambda: first_cut(self._options, one, is_streaming=True))
+                streams, lambda one: self._start(one, lambda: first_cut(self._options, given, one, is_streaming=True))
             )
             self._initial = SourceOffset(cuts).to_json()
         return self._initial
@@ -149,7 +152,8 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
         limit = self._options.end_stream_cut
         if limit is not None and limit != UNBOUNDED:
             unbound = [name for name in self._streams if name not in self._end]
-            self._end.update(self._of_each(unbound, lambda one: one.bound(last_cut(self._options, limit, one))))
+            given = with_cuts(limit) if unbound else limit
+            self._end.update(self._of_each(unbound, lambda one: one.bound(last_cut(self._options, given, one))))
 
     def _of_each(self, names: Iterable[str], find: Callable[[StreamPositions], T]) -> dict[str, T]:
         """The answer of each stream; one that a pattern found and that is not there is left out, and not read.

@@ -21,7 +21,7 @@ from pravega_spark.options.read_options import ReadOptions
 from pravega_spark.options.stream_options import StreamOptions
 from pravega_spark.options.write_options import WriteOptions
 from pravega_spark.source.offsets import SourceOffset
-from pravega_spark.source.told_cuts import cut_of
+from pravega_spark.source.told_cuts import cut_of, with_cuts
 from pravega_streams.client import StreamClient
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.controller.address import ControllerAddress
@@ -275,13 +275,14 @@ def test_a_cut_in_the_json_of_a_query(name: str, text: str) -> None:
     made = read(Use.STREAM_READ, **{name: text})
     limit = made.end_stream_cut if name == "end_stream_cut" else made.start_stream_cut
     assert limit is not None
+    limit = with_cuts(limit)
     assert (cut_of(limit, "s", "t"), cut_of(limit, "s", "u")) == ({0: 7, 1: 9}, {0: 3})
     with pytest.raises(InvalidArgument, match="the stream cut is of s/t, s/u, but the stream to read is s/x"):
         cut_of(limit, "s", "x")
     nothing = read(start_stream_cut='{"sources": []}').start_stream_cut
     assert nothing is not None
     with pytest.raises(InvalidArgument, match="the progress has no source that reads streams"):
-        cut_of(nothing, "s", "t")
+        with_cuts(nothing)
 
 
 def test_a_cut_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,12 +293,12 @@ def test_a_cut_in_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path.parent)
     for text in (str(tmp_path), f"file://{tmp_path}", f"./{tmp_path.name}", f"{tmp_path.name}/"):
         limit = read(start_stream_cut=text).start_stream_cut
-        assert limit is not None and cut_of(limit, "s", "u") == {0: 3}
+        assert limit is not None and cut_of(with_cuts(limit), "s", "u") == {0: 3}
     # It is read when the position is wanted: a query that goes on has one of its own.
     limit = read(start_stream_cut=f"{tmp_path}/gone").start_stream_cut
     assert limit is not None
     with pytest.raises(InvalidArgument, match="is no checkpoint of a streaming query"):
-        cut_of(limit, "s", "t")
+        with_cuts(limit)
 
 
 def test_start_times_of_streams() -> None:
@@ -402,7 +403,7 @@ def test_every_option_that_spark_adds_is_accepted() -> None:
 def test_cut_as_a_limit() -> None:
     start = read(start_stream_cut=CUT).start_stream_cut
     assert start is not None
-    assert cut_of(start, "s", "t") == {0: 5}
+    assert cut_of(with_cuts(start), "s", "t") == {0: 5}
 
 
 @pytest.mark.parametrize(
