@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_service.sets.sink_runs import SinkRuns
 from controller_service.sets.sink_secrets import is_stranger, refusal
 from controller_service.transactions.records import SetReference
+from pravega_common.model.sink_runs import SinkRuns
 
 open_batches_max: Final = 64
 """Undecided batches of one sink that may have transactions; old ones whose tasks went silent make room."""
@@ -100,7 +100,7 @@ class SinkRecord:
     expiry_day: int = -1
     """The last day on which it is looked at for being forgotten."""
     seen_runs: tuple[str, ...] = ()
-    """Runs known from their tasks alone (``sink_runs.py``); records of older versions have none."""
+    """Runs known from their tasks alone (``SinkRuns``); records of older versions have none."""
     secret_hash: str = ""
     """The hash of the secret that calls must show (``sink_secrets.py``); empty until one is shown."""
     label: str = ""

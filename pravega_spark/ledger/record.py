@@ -3,8 +3,8 @@
 A plain controller cannot decide several transactions as one. So every sink has one record in a table segment, changed
 by compare-and-set alone. A batch's set is *pending* on it before the first of its transactions is committed, so a later
 run knows the intention and rolls it forward; once all members are certain to be committed the set is *committed* on it,
-and may be forgotten by the controller. The run that was entered last is the one that may write. This module has values
-and rules only; ``table_ledger.py`` acts on them.
+and may be forgotten by the controller. Which run may write is decided as by the controller's extension
+(``SinkRuns``). This module has values and rules only; ``table_ledger.py`` acts on them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from __future__ import annotations
 import enum
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pravega_common.errors import DataCorruption, InvalidArgument, RejectedError
 from pravega_common.listed import listed
+from pravega_common.model.sink_runs import SinkRuns
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet, label_of
 
-record_version: Final = 1
-runs_kept_max: Final = 16
+record_version: Final = 2
+"""Version 1 had no seen runs: tasks entered their runs as drivers do."""
 record_bytes_max: Final = 1_000_000
 """Below the 1,040,384 bytes that a table segment takes for a value (docs/wire-protocol.md 2.2)."""
 key_bytes_max: Final = 8_192
@@ -38,12 +39,12 @@ class BatchUnresolved(RejectedError):
 class LedgerRecord:
     """The record of one sink.
 
-    ``runs``: the newest last. ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at
-    first. ``touched_ms``: when it was written, by the writer's clock; for people only.
+    ``last_*``: of the last committed batch. ``entry``: the last set written, ``NONE`` at first. ``touched_ms``: when it
+    was written, by the writer's clock; for people only.
     """
 
     sink: Sink
-    runs: tuple[str, ...]
+    runs: SinkRuns
     last_batch_id: int
     last_events: int
     last_bytes: int
@@ -56,20 +57,20 @@ class LedgerRecord:
 
     def is_displaced(self, run_id: str) -> bool:
         """Whether another run took this one's place."""
-        return run_id in self.runs[:-1]
+        return self.runs.is_displaced(run_id)
 
-    def with_run(self, run_id: str) -> LedgerRecord:
-        """The record with a run entered; the same record if it is entered already."""
-        if run_id in self.runs:
-            return self
-        return replace(self, runs=(*self.runs, run_id)[-runs_kept_max:])
+    def seeing(self, run_id: str) -> LedgerRecord:
+        """The record after a call by a task; the same record if the run is known already."""
+        runs = self.runs.seeing(run_id)
+        return self if runs is self.runs else replace(self, runs=runs)
 
     def called(self, label: str) -> LedgerRecord:
         """The record with the query's name, which decides nothing."""
         return replace(self, sink=replace(self.sink, label=label))
 
     def with_pending(self, wanted: TransactionSet) -> LedgerRecord:
-        return replace(self.with_run(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
+        """The record with a driver's set, whose run is the present one from now on."""
+        return replace(self, runs=self.runs.introducing(wanted.run_id), entry=replace(wanted, state=SetState.PENDING))
 
     def with_outcome(self, state: SetState) -> LedgerRecord:
         """The record with its pending set committed or refused."""
@@ -94,7 +95,7 @@ def no_set(batch_id: int) -> TransactionSet:
 
 
 def new_record(sink: Sink) -> LedgerRecord:
-    return LedgerRecord(sink, (), -1, 0, 0, no_set(-1))
+    return LedgerRecord(sink, SinkRuns(), -1, 0, 0, no_set(-1))
 
 
 # Where it is kept, and its bytes
@@ -123,7 +124,8 @@ def to_bytes(record: LedgerRecord) -> bytes:
         "query": record.sink.query_id,
         "destination": record.sink.destination,
         "touched_ms": record.touched_ms,
-        "runs": record.runs,
+        "runs": record.runs.introduced,
+        "seen": record.runs.seen,
         "last_batch": record.last_batch_id,
         "last_events": record.last_events,
         "last_bytes": record.last_bytes,
@@ -154,14 +156,14 @@ def from_bytes(data: bytes) -> LedgerRecord:
     try:
         value: dict[str, Any] = json.loads(data)
         version = value["version"]
-        if version == record_version:
-            return _parsed(value)
+        if version in (1, record_version):
+            return _parsed(value, value["seen"] if version > 1 else ())
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataCorruption(f"the record of a sink cannot be read ({error}): {data[:80]!r}") from error
     raise InvalidArgument(f"the record of this sink has version {version}, this connector reads {record_version}")
 
 
-def _parsed(value: dict[str, Any]) -> LedgerRecord:
+def _parsed(value: dict[str, Any], seen: Iterable[str]) -> LedgerRecord:
     members = []
     for stream, identifier, partition, events, size in value["members"]:
         scope, name = value["streams"][stream]
@@ -171,7 +173,7 @@ def _parsed(value: dict[str, Any]) -> LedgerRecord:
     )
     return LedgerRecord(
         Sink(value["query"], value["destination"], label=label_of(str(value.get("label", "")))),
-        tuple(value["runs"]),
+        SinkRuns(tuple(value["runs"]), tuple(seen)),
         int(value["last_batch"]),
         int(value["last_events"]),
         int(value["last_bytes"]),

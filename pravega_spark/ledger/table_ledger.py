@@ -27,7 +27,7 @@ from pravega_common.model.transaction_sets import (
 )
 from pravega_common.runtime.failpoints import failpoint, register
 from pravega_common.runtime.system_time import system_time_ms
-from pravega_spark.ledger.batch import BatchCommit, BatchRegistration, UnresolvedPolicy
+from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
 from pravega_spark.ledger.batch_members import (
     BatchMembers,
     TransactionCalls,
@@ -84,16 +84,12 @@ class TableLedger:
     # The three calls
 
     def register(self, registration: BatchRegistration) -> Registration:
-        """Enter the run, settle what an earlier run left, and give the members the largest lease."""
-        run_id, members = registration.identity.run_id, registration.members
-        found = self._entered(registration.identity.sink, run_id)
-        if found.record.is_displaced(run_id):
-            return _refusal(RegisterStatus.FENCED, f"run {found.record.runs[-1]} took its place", found.record)
-        if found.record.is_pending and found.record.entry.run_id != run_id:
-            # Its leases run: it is settled now, not when this batch's tasks are done.
-            found = self._settled(found) or found
-        record = found.record
-        if registration.identity.batch_id <= record.last_batch_id:
+        """Note the run as seen, settle what another one left, and give the members the largest lease."""
+        identity, members = registration.identity, registration.members
+        record = self._seen(identity)
+        if record.is_displaced(identity.run_id):
+            return _refusal(RegisterStatus.FENCED, f"run {record.runs.present} took its place", record)
+        if identity.batch_id <= record.last_batch_id:
             return _refusal(RegisterStatus.BATCH_DECIDED, "", record)
         states = self._members.states(members)
         for identifier, state in states.of.items():
@@ -137,7 +133,7 @@ class TableLedger:
     def list_sinks(self, scope: str) -> list[SinkStatus]:
         """The sinks that are on record in a scope."""
         return [
-            SinkStatus(item.sink, item.last_batch_id, item.runs[-1] if item.runs else "", item.touched_ms, item.entry)
+            SinkStatus(item.sink, item.last_batch_id, item.runs.present, item.touched_ms, item.entry)
             for item in self._records.of_scope(scope)
         ]
 
@@ -145,17 +141,22 @@ class TableLedger:
         if self._extender is not None:
             self._extender.stop()
 
-    def _entered(self, sink: Sink, run_id: str) -> VersionedRecord:
-        """The record with this run in it, also if the run is displaced already."""
+    def _seen(self, identity: BatchIdentity) -> LedgerRecord:
+        """The record with this run in it, unless the batch is decided. What another run left is settled."""
         for _ in range(attempts_max):
-            found = self._records.read(sink)
-            record = found.record.with_run(run_id)
-            if record is found.record:
-                return found
+            found = self._records.read(identity.sink)
+            if found.record.is_displaced(identity.run_id):
+                return found.record
+            if found.record.is_pending and found.record.entry.run_id != identity.run_id:
+                # Its leases run: it is settled now, not when this batch's tasks are done.
+                found = self._settled(found) or found
+            record = found.record.seeing(identity.run_id)
+            if record is found.record or identity.batch_id <= record.last_batch_id:
+                return found.record
             made = self._records.write(found, record)
             if made is not None:
-                return made
-        raise Unavailable(f"the record of {sink} changed under each of {attempts_max} attempts; call again")
+                return made.record
+        raise Unavailable(f"the record of {identity.sink} changed under each of {attempts_max} attempts; call again")
 
     def _put_pending(self, found: VersionedRecord, wanted: TransactionSet) -> SetDecision | None:
         """Make ``wanted`` the pending set and settle it; a refusal unless all its members are open.
@@ -245,17 +246,19 @@ def _refusal(status: RegisterStatus, detail: str, record: LedgerRecord) -> Regis
 
 
 def _decision_of(step: CommitStep, record: LedgerRecord, wanted: TransactionSet, *, is_written: bool) -> SetDecision:
-    """The answer of a record that leaves nothing to do. ``is_written``: this commit put the set on record itself."""
+    """The answer of a record that leaves nothing to do. ``is_written``: this commit tried to put its set on record."""
     match step:
         case CommitStep.FENCED:
-            return _decision(CommitStatus.FENCED, f"run {record.runs[-1]} took its place", record, wanted)
+            return _decision(CommitStatus.FENCED, f"run {record.runs.present} took its place", record, wanted)
         case CommitStep.BEHIND:
             detail = f"the sink is at batch {record.last_batch_id}"
             return _decision(CommitStatus.CHECKPOINT_BEHIND_SINK, detail, record, wanted)
         case CommitStep.DIFFERS:
             return _decision(CommitStatus.REPLAY_DIFFERS, "", record, wanted)
     check(step is CommitStep.COMMITTED_ALREADY, "a step that is no answer", step=step.name)
-    return _decision(CommitStatus.COMMITTED if is_written else CommitStatus.ALREADY_COMMITTED, "", record, wanted)
+    # A set with other members is that of a run which was faster: this one's transactions are to be aborted.
+    is_own = is_written and record.entry.members == wanted.members
+    return _decision(CommitStatus.COMMITTED if is_own else CommitStatus.ALREADY_COMMITTED, "", record, wanted)
 
 
 def _decision(status: CommitStatus, detail: str, record: LedgerRecord, wanted: TransactionSet) -> SetDecision:

@@ -38,6 +38,7 @@ from pravega_common.names import segment_name, transaction_segment_name
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.ledger.batch import BatchCommit, BatchIdentity, BatchRegistration, UnresolvedPolicy
 from pravega_streams.segment.event_index import EventCount, ReadTarget, time_unknown
+from tests.contract.sink_runs_contract import SinkRunsContract
 from tests.support.eventually import eventually, eventually_blocking
 
 LEASE_MS = 30_000
@@ -67,7 +68,15 @@ def commit_set(
     return gateway.commit_transaction_set(BatchCommit(identity, tuple(members), events, size_bytes, on_unresolved))
 
 
-class StreamGatewayContract:
+class SinkCallsOfGateway:
+    """The calls of tasks and drivers through a gateway."""
+
+    def __init__(self, gateway: StreamGateway) -> None:
+        self.register = gateway.register_transactions
+        self.commit = gateway.commit_transaction_set
+
+
+class StreamGatewayContract(SinkRunsContract):
     """Subclasses give the fixture ``gateway``. Every test has a stream of its own."""
 
     keeps_secrets = True
@@ -316,6 +325,15 @@ class StreamGatewayContract:
 
     # Transactions
 
+    @pytest.fixture
+    def calls(self, gateway: StreamGateway) -> SinkCallsOfGateway:
+        return SinkCallsOfGateway(gateway)
+
+    @pytest.fixture
+    def sink(self, gateway: StreamGateway, scope: str) -> Sink:
+        self.make(gateway, scope)
+        return Sink(uuid.uuid4().hex, f"{scope}/t")
+
     def begin(
         self, gateway: StreamGateway, scope: str, sink: Sink, events: Sequence[bytes], partition: int = 0
     ) -> SetMember:
@@ -384,15 +402,6 @@ class StreamGatewayContract:
                     commit_set(gateway, stranger, "s", batch_id, [], 0, 0)
         assert commit_set(gateway, own, "r", 1, [], 0, 0).status is CommitStatus.COMMITTED
         assert gateway.transaction_set(own, 1)[1] == 1
-
-    def test_a_driver_that_was_stopped_before_its_first_call(self, gateway: StreamGateway, scope: str) -> None:
-        if not self.keeps_secrets:
-            pytest.skip("on a plain Pravega the task that calls first displaces older runs")
-        self.make(gateway, scope)
-        sink = Sink(uuid.uuid4().hex, f"{scope}/t")
-        assert commit_set(gateway, sink, "r", 0, [], 0, 0).status is CommitStatus.COMMITTED
-        assert commit_set(gateway, sink, "zombie", 0, [], 0, 0).status is CommitStatus.ALREADY_COMMITTED
-        assert commit_set(gateway, sink, "r", 1, [], 0, 0).status is CommitStatus.COMMITTED
 
     def test_one_member_gone_refuses_all(self, gateway: StreamGateway, scope: str) -> None:
         self.make(gateway, scope)

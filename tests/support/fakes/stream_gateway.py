@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller_service.sets.sink_runs import SinkRuns
 from controller_service.sets.sink_secrets import hash_of, is_stranger, refusal
 from pravega_common.errors import (
     AccessDenied,
@@ -36,6 +35,7 @@ from pravega_common.event_index import IndexRecord
 from pravega_common.invariants import check
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
 from pravega_common.model.segments import SegmentInfo, SegmentOffsets, SegmentRange, Successor
+from pravega_common.model.sink_runs import SinkRuns
 from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_common.model.transaction_sets import (
     CommitStatus,

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from controller_service.sets.sink_runs import runs_kept_max
 from controller_service.sets.sink_secrets import hash_of
 from controller_service.sets.transaction_set import (
     Advance,
@@ -32,6 +31,7 @@ from controller_service.sets.transaction_set import (
     step,
 )
 from controller_service.store.serializer import decode, encode
+from pravega_common.model.sink_runs import runs_kept_max
 
 A = MemberRecord("s/a", "0" * 31 + "a", 0, 2, 20)
 B = MemberRecord("s/a", "0" * 31 + "b", 1, 3, 30)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pravega_common.errors import DataCorruption, InvalidArgument
+from pravega_common.model.sink_runs import runs_kept_max
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet
 from pravega_spark.ledger.record import (
     CommitStep,
@@ -20,7 +21,6 @@ from pravega_spark.ledger.record import (
     key_of,
     new_record,
     recovery_step,
-    runs_kept_max,
     table_segment,
     to_bytes,
     unresolved_text,
@@ -28,6 +28,12 @@ from pravega_spark.ledger.record import (
 
 SINK = Sink("query", "scope/stream")
 GOLDEN = (
+    b'{"version":2,"query":"query","destination":"scope/stream","touched_ms":0,"runs":["a"],"seen":["b"],"last_batch":7,'
+    b'"last_events":21,"last_bytes":201,"state":"COMMITTED","batch":7,"run":"a","events":21,"bytes":201,'
+    b'"streams":[["scope","stream"]],"members":[[0,"00000000000000000000000000000000",0,10,100],'
+    b'[0,"00000000000000000000000000000001",1,11,101]]}'
+)
+GOLDEN_1 = (
     b'{"version":1,"query":"query","destination":"scope/stream","touched_ms":0,"runs":["a"],"last_batch":7,'
     b'"last_events":21,"last_bytes":201,"state":"COMMITTED","batch":7,"run":"a","events":21,"bytes":201,'
     b'"streams":[["scope","stream"]],"members":[[0,"00000000000000000000000000000000",0,10,100],'
@@ -49,35 +55,45 @@ def committed(batch_id: int = 0, run: str = "a") -> LedgerRecord:
     return new_record(SINK).with_pending(wanted(batch_id, run)).with_outcome(SetState.COMMITTED)
 
 
+GIVEN = committed(7).seeing("b")
+
+
 def test_bytes_come_back() -> None:
     two_streams = replace(wanted(), members=(member(0), member(1, "other"), member(2)))
-    written = replace(committed(4).with_run("b").with_pending(two_streams), touched_ms=1_700_000_000_000)
+    written = replace(committed(4).seeing("b").with_pending(two_streams), touched_ms=1_700_000_000_000)
     for record in (new_record(SINK), committed(), written):
         assert from_bytes(to_bytes(record)) == record
 
 
 def test_golden_bytes() -> None:
-    assert to_bytes(committed(7)) == GOLDEN
-    assert from_bytes(GOLDEN) == committed(7)
+    assert to_bytes(GIVEN) == GOLDEN
+    assert from_bytes(GOLDEN) == GIVEN
+
+
+def test_a_record_of_the_first_version_is_read() -> None:
+    assert from_bytes(GOLDEN_1) == committed(7)
 
 
 def test_the_name_of_a_query_comes_back_and_is_not_trusted() -> None:
-    named = committed(7).called("orders")
-    assert named == committed(7) and from_bytes(to_bytes(named)).sink.label == "orders"
+    named = GIVEN.called("orders")
+    assert named == GIVEN and from_bytes(to_bytes(named)).sink.label == "orders"
     assert from_bytes(to_bytes(named.called(""))).sink.label == "" and to_bytes(named.called("")) == GOLDEN
     strange = json.dumps({**json.loads(GOLDEN), "label": "\x1b[2J" + "x" * 999})
     assert from_bytes(strange.encode()).sink.label == "[2J" + "x" * 197
 
 
+@pytest.mark.parametrize("golden", [GOLDEN, GOLDEN_1])
 @pytest.mark.parametrize("length", range(0, 330, 7))
-def test_a_record_that_is_cut_is_refused(length: int) -> None:
+def test_a_record_that_is_cut_is_refused(golden: bytes, length: int) -> None:
     with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
-        from_bytes(GOLDEN[:length])
+        from_bytes(golden[:length])
 
 
-@pytest.mark.parametrize("name", json.loads(GOLDEN))
-def test_a_record_without_a_field_is_refused(name: str) -> None:
-    value = json.loads(GOLDEN)
+@pytest.mark.parametrize(
+    ("golden", "name"), [(golden, name) for golden in (GOLDEN, GOLDEN_1) for name in json.loads(golden)]
+)
+def test_a_record_without_a_field_is_refused(golden: bytes, name: str) -> None:
+    value = json.loads(golden)
     del value[name]
     with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
         from_bytes(json.dumps(value).encode())
@@ -94,8 +110,8 @@ def test_damage_and_newer_versions_are_named() -> None:
     ):
         with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
             from_bytes(damaged)
-    with pytest.raises(InvalidArgument, match="version 2, this connector reads 1"):
-        from_bytes(data.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(InvalidArgument, match="version 3, this connector reads 2"):
+        from_bytes(data.replace(b'"version":2', b'"version":3'))
 
 
 def test_too_many_members_are_refused_with_the_remedy() -> None:
@@ -112,25 +128,29 @@ def test_one_table_per_scope_and_one_key_per_sink() -> None:
         key_of(Sink("x" * 9000, "scope/stream"))
 
 
-def test_the_newest_run_displaces() -> None:
-    record = new_record(SINK).with_run("a").with_run("b")
-    assert record.with_run("b") is record
-    assert record.is_displaced("a")
-    assert not record.is_displaced("b")
+def test_a_run_displaces_with_its_first_set() -> None:
+    record = committed(run="a").seeing("b")
+    assert record.seeing("b") is record and record.seeing("a") is record
+    assert not record.is_displaced("a") and not record.is_displaced("b")
+    record = record.with_pending(wanted(1, "b"))
+    assert record.is_displaced("a") and not record.is_displaced("b")
     for number in range(40):
-        record = record.with_run(str(number))
-    assert len(record.runs) == runs_kept_max
-    assert record.runs[-1] == "39"
+        record = record.with_pending(wanted(number, str(number))).seeing(f"late-{number}")
+    assert (len(record.runs.introduced), len(record.runs.seen)) == (runs_kept_max, 1)
+    assert record.runs.present == "39"
 
 
 @pytest.mark.parametrize(
     ("record", "asked", "follows"),
     [
         (new_record(SINK), wanted(), CommitStep.PUT),
-        (new_record(SINK).with_run("a").with_run("b"), wanted(), CommitStep.FENCED),
+        (new_record(SINK).seeing("a").seeing("b"), wanted(), CommitStep.PUT),
+        (committed(2).seeing("b"), wanted(3), CommitStep.PUT),
+        (committed(2).with_pending(wanted(3, "b")).with_outcome(SetState.REFUSED), wanted(3), CommitStep.FENCED),
         (new_record(SINK).with_pending(wanted()), wanted(), CommitStep.ROLL_FORWARD),
         (new_record(SINK).with_pending(wanted(3)), wanted(1), CommitStep.ROLL_FORWARD),
-        (new_record(SINK).with_pending(wanted()).with_run("b"), wanted(), CommitStep.FENCED),
+        (new_record(SINK).with_pending(wanted()).seeing("b"), wanted(), CommitStep.ROLL_FORWARD),
+        (committed(2).with_pending(wanted(3, "b")), wanted(), CommitStep.FENCED),
         (committed(2), wanted(3), CommitStep.PUT),
         (committed(2), wanted(2), CommitStep.COMMITTED_ALREADY),
         (committed(2), wanted(2, events=5), CommitStep.DIFFERS),

@@ -95,6 +95,19 @@ def test_a_batch_and_its_replay(store: PlainPravega) -> None:
     assert commit(sets, "a", [], batch_id=3) is CommitStatus.FENCED
 
 
+def test_a_batch_that_another_run_writes_meanwhile_is_not_this_commits(store: PlainPravega) -> None:
+    """The answer tells the sink to abort its own transactions, which their leases would keep open."""
+    first, second = store.sets(), store.sets()
+    members, others = begun(store, first, "a"), begun(store, second, "b")
+    store.watch = at("put", "before", 1, lambda: check_committed(commit(first, "a", members)))
+    assert commit(second, "b", others) is CommitStatus.ALREADY_COMMITTED
+    assert (states(store, members), states(store, others)) == ([COMMITTED] * 3, [OPEN] * 3)
+
+
+def check_committed(status: CommitStatus) -> None:
+    assert status is CommitStatus.COMMITTED
+
+
 def test_what_is_readable_is_remembered_for_one_batch(store: PlainPravega) -> None:
     """While it is waited for: a driver commits millions of transactions in one process."""
     sets = store.sets()
@@ -316,6 +329,14 @@ def test_a_controller_that_fails_leaves_the_record_to_the_next_call(store: Plain
     assert sets.get(SINK, 0)[0].state is SetState.PENDING
     assert commit(sets, "a", members) is CommitStatus.ALREADY_COMMITTED
     assert states(store, members) == [COMMITTED] * 3
+
+
+def test_a_late_task_of_a_decided_batch_leaves_the_record_as_it_is(store: PlainPravega) -> None:
+    sets = store.sets()
+    assert commit(sets, "b", begun(store, sets, "b")) is CommitStatus.COMMITTED
+    before = {name: dict(table) for name, table in store.tables.items()}
+    assert register(sets, "a", store.begin()).status is RegisterStatus.BATCH_DECIDED
+    assert store.tables == before
 
 
 def test_sinks_are_listed(store: PlainPravega) -> None:
