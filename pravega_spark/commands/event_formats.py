@@ -182,6 +182,8 @@ def _column_of(lines: list[bytes], name: str) -> pa.Array | None:
     if not lines or "." in name:
         return None
     data = b"\n".join(lines)
+    if not _are_like_objects(lines, data) or not _is_utf8(data):
+        return None
     schema = pa.schema([(name, pa.string())])
     try:
         table = arrow_json.read_json(
@@ -192,6 +194,26 @@ def _column_of(lines: list[bytes], name: str) -> pa.Array | None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table.column(name).combine_chunks().cast(pa.string()) if table.num_rows == len(lines) else None
+
+
+def _are_like_objects(lines: list[bytes], data: bytes) -> bool:
+    """Whether all lines, joined in ``data``, begin and end as objects do.
+
+    Arrow reads objects wherever they begin and end, so it may find one too many in a line and none in a blank one.
+    Between two lines of this kind an object must end, so as many objects as lines are one in each.
+    """
+    if data.startswith(b"{") and data.endswith(b"}") and data.count(b"}\n{") == len(lines) - 1:
+        return True
+    return all(line[:1] == b"{" and line[-1:] == b"}" for line in map(bytes.strip, lines))
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether the bytes are text; Arrow does not look."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _json_object(line: bytes, number: int) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.event_formats import Format, Parser, line_bytes_max, printer_of
+from pravega_spark.commands.event_formats import Format, Parser, _column_of, line_bytes_max, printer_of
 from pravega_spark.rows.framing import event_bytes_max
 
 
@@ -120,6 +120,37 @@ def test_keys_of_lines_that_are_no_json() -> None:
         events(Parser(Format.LINES, "id"), b"[1]\n")
     with pytest.raises(InvalidArgument, match="event 2 is no JSON"):
         events(Parser(Format.LINES, "id"), b'{"id":"a"}\n\n{"id":"b"}\n')
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b'{"id":"a"} {"id":"b"}', b""],
+        [b"", b'{"id":"a"}{"id":"b"}'],
+        [b'{"id":"a"} {"id":"b"}', b" \t", b'{"id":"c"}'],
+        [b'{"id":"a"} {"id":', b'"b"}'],
+        [b'{"id":', b'"a"} {"id":"b"}'],
+    ],
+)
+def test_lines_that_are_not_one_object_each_are_refused(lines: list[bytes]) -> None:
+    """A reader of JSON that cares for no lines finds as many objects, and the keys of other lines."""
+    data = b"\n".join([b'{"id":"first"}', *lines, b'{"id":"last"}', b""])
+    for cuts in ([], [data.find(lines[0] + b"\n")], list(range(len(data)))):
+        with pytest.raises(InvalidArgument, match=r"event [23] is no JSON"):
+            parsed(Parser(Format.LINES, "id"), data, cuts)
+
+
+def test_lines_that_are_no_utf8_are_refused() -> None:
+    for line in (b'{"id":"\xff"}', b'{"id":"a","text":"\xff"}'):
+        with pytest.raises(InvalidArgument, match="event 2 is no JSON"):
+            events(Parser(Format.LINES, "id"), b'{"id":"a"}\n' + line + b"\n")
+
+
+def test_lines_with_blanks_around_them_have_their_keys_at_once() -> None:
+    lines = [b' {"id":"a"}\r', b'{"id":"b"}\t', b'{"id":"c"}']
+    assert parsed(Parser(Format.LINES, "id"), b"\n".join(lines)) == list(zip(lines, "abc", strict=True))
+    found = _column_of(lines, "id")
+    assert found is not None and found.to_pylist() == ["a", "b", "c"]
 
 
 def test_json_events() -> None:
