@@ -229,14 +229,23 @@ def _bytes_before(opened: _Opened, wanted: SegmentOffsets) -> int:
     """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it lies before the head."""
     from pravega_spark.source.stream_positions import StreamPositions
 
-    positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
     head = opened.client.head_cut(opened.scope, opened.stream)
-    try:
-        return sum(span.length for span in positions.spans(head, wanted))
-    except InvalidArgument as error:
+    _check_not_before(opened, head, wanted)
+    positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
+    return sum(span.length for span in positions.spans(head, wanted))
+
+
+def _check_not_before(opened: _Opened, head: SegmentOffsets, wanted: SegmentOffsets) -> None:
+    """Raises ``InvalidArgument`` for a cut that lies before the head in any of its segments.
+
+    ``StreamPositions`` moves such a cut to the head, and a plain Pravega answers it with an internal error, as it does
+    many things: so the cut is compared here.
+    """
+    left = set(opened.gateway.segments_between(opened.scope, opened.stream, head, {}))
+    if any(item not in left or offset < head.get(item, offset) for item, offset in wanted.items()):
         raise InvalidArgument(
             f"the position lies before the head of {opened.scope}/{opened.stream}: that was cut off already"
-        ) from error
+        )
 
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) -> None:

@@ -207,6 +207,9 @@ def test_cuts_and_truncation(shell: Shell) -> None:
     assert shell.lines() == ["four"]
     assert shell.json("stream", "truncate", shell.stream, "--at", "tail", "--yes")["bytes"] == 12
     assert shell.lines() == []
+    for how in ("--yes", "--dry-run"):
+        complaint = shell.complaint("stream", "truncate", shell.stream, "--at", middle, how)
+        assert f"lies before the head of {shell.stream}: that was cut off already" in complaint
     assert "begin at the head (--from earliest)" in shell.complaint("event", "read", shell.stream, "--from", middle)
     other = StreamCut("other", "stream", {0: 1}).as_text()
     assert "is one of other/stream, not of" in shell.complaint("stream", "truncate", shell.stream, "--at", other)

@@ -1,0 +1,62 @@
+"""Tests that a truncation counts from the head, and is refused where its cut lies before it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pravega_common.errors import InvalidArgument
+from pravega_spark.commands.stream_retention import _bytes_before, _Opened
+from tests.unit.pravega_spark.streams import SCOPE, FakeStreams
+
+EVENT = b"x" * 92  # 100 bytes with its header.
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> FakeStreams:
+    made = FakeStreams(tmp_path)
+    made.create("t", 2)
+    for segment_id in (0, 1):
+        made.append("t", segment_id, [EVENT] * 10)
+    return made
+
+
+def bytes_before(streams: FakeStreams, wanted: dict[int, int]) -> int:
+    """The client is asked for the head alone, which the gateway tells too."""
+    opened = _Opened(cast(Any, streams.gateway), cast(Any, streams.gateway), SCOPE, "t")
+    return _bytes_before(opened, wanted)
+
+
+def test_bytes_from_the_head_to_a_cut(streams: FakeStreams) -> None:
+    streams.gateway.truncate_stream(SCOPE, "t", {0: 300, 1: 500})
+    assert bytes_before(streams, {0: 300, 1: 500}) == 0
+    assert bytes_before(streams, {0: 500, 1: 500}) == 200
+    left, right = streams.scale("t", [0, 1], [(0.0, 0.5), (0.5, 1.0)])
+    assert bytes_before(streams, {left: 0, right: 0}) == 1200
+
+
+@pytest.mark.parametrize("wanted", [{0: 200, 1: 400}, {0: 200, 1: 500}, {0: 900, 1: 400}])
+def test_a_cut_before_the_head_in_a_segment_is_refused(
+    streams: FakeStreams, wanted: dict[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    streams.gateway.truncate_stream(SCOPE, "t", {0: 300, 1: 500})
+    check_refused(streams, wanted, caplog)
+
+
+def test_a_cut_in_segments_before_the_head_is_refused(streams: FakeStreams, caplog: pytest.LogCaptureFixture) -> None:
+    left, right = streams.scale("t", [0, 1], [(0.0, 0.5), (0.5, 1.0)])
+    streams.gateway.truncate_stream(SCOPE, "t", {left: 0, right: 0})
+    check_refused(streams, {0: 900, 1: 900}, caplog)
+
+
+def check_refused(streams: FakeStreams, wanted: dict[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    """Without a word of data that was lost before it was read, which is a reader's concern."""
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(InvalidArgument, match="lies before the head of s/t: that was cut off already"),
+    ):
+        bytes_before(streams, wanted)
+    assert not caplog.records
