@@ -197,7 +197,12 @@ class WireSocket:
         self._socket.close()
 
     def hang_up(self) -> None:
-        """End the connection under another thread, whose call on it fails and closes it."""
+        """End the connection under another thread, whose call on it fails and closes it.
+
+        A process that was forked since has a descriptor of a connection that is not its own, and leaves that alone.
+        """
+        if not self._process.is_current:
+            return
         with contextlib.suppress(OSError):  # It may be closed by now.
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -15,6 +15,7 @@ future_segments        segment           ``[{"number": id of a predecessor to be
 distance_to_tail       reader            2^64 - 1 from the Rust client, which never reads it; our incarnation number
 ended_segments         segment           ours: ``{"read": offset}``; the Rust client ignores it
 checkpoints            checkpoint        ours: ``{number, waiting, positions, future}``; the Rust client ignores it
+removals               default           ours: a mark, written before tombstones are removed; the Rust client ignores it
 =====================  ================  ==========================================================================
 """
 
@@ -45,6 +46,7 @@ FUTURE: Final = "future_segments"
 DISTANCE: Final = "distance_to_tail"
 ENDED: Final = "ended_segments"
 CHECKPOINTS: Final = "checkpoints"
+REMOVALS: Final = "removals"
 DEFAULT_KEY: Final = "default"
 
 _TYPES: Final = {

@@ -28,8 +28,10 @@ from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_streams.readers.group_records import (
     ASSIGNED,
     COUNT_VALUE,
+    DEFAULT_KEY,
     DISTANCE,
     FUTURE,
+    REMOVALS,
     UNASSIGNED,
     EntryChange,
     changes_between,
@@ -73,6 +75,8 @@ class GroupTable:
         self._versions: dict[bytes, int] = {}
         self._maps: dict[str, dict[str, object]] = {}
         self._tombstones: dict[bytes, tuple[str, str]] = {}
+        self._removal = 0
+        """Version of the mark of the last removal of tombstones that is known."""
 
     @property
     def state(self) -> GroupState:
@@ -92,6 +96,7 @@ class GroupTable:
         """Delete the group with all that it knows; whether it was there."""
         async with self._turn:
             self._clear()
+            self._state = None
             return await self._tables.delete(self.segment)
 
     async def refresh(self) -> GroupState:
@@ -160,12 +165,24 @@ class GroupTable:
                 self._state = await self._state_of_all()
         except SegmentNotFound as error:
             self._clear()
+            self._state = None
             raise NotFound(f"there is no reader group {self._name}") from error
         self._has_news = False
         return changed
 
     async def _take_over(self) -> None:
-        """Read the entries that changed."""
+        """Read the entries that changed, or all of them where another client has removed tombstones meanwhile: what
+        they were of would be taken for what it was before."""
+        while True:
+            known = self._removal
+            is_whole = await self._read_on()
+            if is_whole or self._removal == known:
+                return
+            self._clear()
+
+    async def _read_on(self) -> bool:
+        """Read from where the last look came to; whether all that is known now is of one moment."""
+        pages_known = 0
         while True:
             page = await self._page()
             if any(item.version < self._versions.get(item.key, 0) for item in page.items):
@@ -174,12 +191,14 @@ class GroupTable:
                 continue
             if page.should_clear:
                 self._clear()
+            # Entries that this client wrote before its first look are of no page.
+            pages_known = 1 if not self._versions else pages_known and pages_known + 1
             for item in page.items:
                 self._has_news = self._apply(item) or self._has_news
             if page.items or page.should_clear:
                 self._position = max(self._position, page.last_position)
             if page.reached_end or not page.items:
-                return
+                return pages_known == 1
 
     async def _state_of_all(self) -> GroupState | None:
         try:
@@ -201,7 +220,9 @@ class GroupTable:
             return await self._tables.delta(self.segment, 0, page_entries)
 
     def _clear(self) -> None:
-        self._state = None
+        """Forget the entries, to read all of them again. The state stays the one last seen, whatever becomes of that:
+        a group is gone only if its table is."""
+        self._has_news = True
         self._position = 0
         self._versions, self._maps, self._tombstones = {}, {}, {}
 
@@ -215,6 +236,8 @@ class GroupTable:
         self._versions[item.key] = item.version
         if inner is None:
             return True
+        if outer == REMOVALS:
+            self._removal = item.version
         self._tombstones.pop(item.key, None)
         self._maps.setdefault(outer, {}).pop(inner, None)
         if value is None:
@@ -238,6 +261,8 @@ class GroupTable:
         old = sorted(ended, key=lambda key: self._versions[key])[: max(0, len(ended) - tombstones_max // 2)]
         if not old:
             return
+        if not await self._mark_removal():
+            return
         try:
             await self._tables.remove(self.segment, [(key, self._versions[key]) for key in old])
         except (BadKeyVersion, KeyNotFound, UnknownOutcome):
@@ -247,6 +272,21 @@ class GroupTable:
             return  # The update before it was done; another one comes back to them.
         for key in old:
             del self._tombstones[key], self._versions[key]
+
+    async def _mark_removal(self) -> bool:
+        """Write a mark before tombstones are removed, for clients that have not read them; whether that was done.
+
+        A look shows what a table has from a place on, so it leaves out what was removed.
+        """
+        keys = key_of(REMOVALS), key_of(REMOVALS, DEFAULT_KEY)
+        items = [TableItem(key, COUNT_VALUE, self._versions.get(key, NOT_EXISTS)) for key in keys]
+        try:
+            versions = await self._tables.put(self.segment, items)
+        except PravegaError:
+            return False  # The update before it was done; another one comes back to them.
+        for item, version in zip(items, versions, strict=True):
+            self._apply(replace(item, version=version))
+        return True
 
     def _has_ended(self, outer: str, inner: str) -> bool:
         state = self.state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -313,6 +314,21 @@ def test_a_closed_client_of_segments_ends_its_calls_at_once(store: FakeStore) ->
     with pytest.raises(InvalidArgument, match="is closed; make another one"):
         client.infos(NAMES)
     assert (len(asked), store.connection_count) == (1, 1)
+
+
+def test_a_forked_process_that_closes_its_copy_leaves_the_connection_alone(
+    store: FakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.before = Infos()
+    client = SegmentClient(cast("ControllerClient", Controller(store.endpoint)))
+    client.info(NAMES[0])
+    [connection] = client._sockets.values()
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 1)
+        connection.hang_up()
+    assert client.info(NAMES[0]).name == NAMES[0]
+    assert store.connection_count == 1
+    client.close()
 
 
 def test_connections_to_stores_that_are_gone_end_with_a_later_call() -> None:

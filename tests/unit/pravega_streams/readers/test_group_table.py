@@ -11,7 +11,7 @@ import pytest
 from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, Unavailable, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import ReaderOffline
-from pravega_streams.readers import checkpoints, transitions
+from pravega_streams.readers import checkpoints, group_table, transitions
 from pravega_streams.readers.group_records import FUTURE, UNASSIGNED, key_of
 from pravega_streams.readers.group_state import HEAD, GroupConfiguration, GroupMember, GroupState
 from pravega_streams.readers.group_table import GroupTable, tombstones_max
@@ -178,6 +178,57 @@ async def test_tombstones_are_bounded(tables: TableClient) -> None:
     assert await other.refresh() == mine.state
     state = await other.update(lambda state: transitions.release(state, R1, {S0: 5}))
     assert state.unassigned == {S0: 5}
+
+
+@pytest.mark.parametrize("has_looked", [False, True])
+@pytest.mark.parametrize("entries_of_a_page", [1_000, 50])
+async def test_a_client_that_looks_rarely_knows_of_no_reader_and_segment_that_is_gone(
+    tables: TableClient, monkeypatch: pytest.MonkeyPatch, entries_of_a_page: int, has_looked: bool
+) -> None:
+    """What another client knows of them is removed with their tombstones, and is in no look that goes on."""
+    monkeypatch.setattr(group_table, "page_entries", entries_of_a_page)
+    rare, busy = table(tables), table(tables)
+    await rare.create(START)
+    await rare.update(lambda state: transitions.add_reader(state, R1))
+    if has_looked:
+        await rare.refresh()
+    assert "r1" in rare.state.readers and S0 in rare.state.unassigned
+    await busy.refresh()
+    await busy.update(lambda state: transitions.remove_reader(state, "r1"))
+    await busy.update(lambda state: replace(state, unassigned={S1: 0}))
+    for number in range(tombstones_max // 2):
+        member = GroupMember(f"pod-{number}", number + 1)
+        await busy.update(lambda state, member=member: transitions.add_reader(state, member))  # type: ignore[misc]
+        await busy.update(lambda state, member=member: transitions.remove_reader(state, member.reader))  # type: ignore[misc]
+    await busy.update(lambda state: transitions.add_reader(state, R2))
+    gone = [item.value for item in await tables.get(busy.segment, [key_of(UNASSIGNED, S0)])]
+    assert not any(gone), "its tombstone was removed"
+    assert await rare.refresh() == busy.state == await table(tables).refresh()
+    assert (rare.state.readers, rare.state.unassigned) == (["r2"], {S1: 0})
+
+
+async def test_a_second_look_that_fails_is_no_loss_of_the_group(
+    tables: LosingTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = table(tables)
+    await mine.create(START)
+    await mine.refresh()
+
+    async def lost(*_: object) -> None:
+        raise UnknownOutcome("not done")
+
+    async def delta(segment: str, from_position: int, count_max: int) -> TableDelta:
+        if from_position == 0:
+            raise Unavailable("away")
+        return await TableClient.delta(tables, segment, from_position, count_max)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "put", lost)
+        patched.setattr(tables, "delta", delta)
+        with pytest.raises(Unavailable):
+            await mine.update(lambda state: transitions.add_reader(state, R1))
+        assert mine.state == START
+    assert (await mine.update(lambda state: transitions.add_reader(state, R1))).readers == ["r1"]
 
 
 async def test_an_update_is_done_where_only_the_removal_of_tombstones_fails(
