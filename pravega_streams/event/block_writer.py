@@ -28,6 +28,7 @@ from pravega_common.invariants import check
 from pravega_common.wire import commands as c
 from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import BlockingResolver, Endpoint
+from pravega_streams.connection.idle_ends import IdleEnds
 from pravega_streams.connection.own_process import OwnProcess
 from pravega_streams.connection.replies import error_of
 from pravega_streams.connection.requests import retry_delay_max_s, retry_delay_min_s
@@ -359,6 +360,7 @@ class BlockWriter:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.writers.pop(self.writer_id, None)
+            self._writers.left(channel)
 
     def on_set_up(self, last_event_number: int) -> None:
         """The store knows the writer: what it does not have yet is sent."""
@@ -412,7 +414,11 @@ class BlockWriter:
 
 
 class BlockWriters:
-    """All block writers of one thread, and the sockets that they share. Made one per process, never forked."""
+    """All block writers of one thread, and the sockets that they share. Made one per process, never forked.
+
+    A socket without writers for ``idle_time_max_s``, as to a store that lost its segments, is closed with the next
+    set-up of a writer.
+    """
 
     def __init__(
         self,
@@ -431,6 +437,8 @@ class BlockWriters:
         self.sleep = sleep
         self.budget = WriteBudget(held_bytes)
         self._channels: dict[Endpoint, _Channel] = {}
+        self._ends = IdleEnds[Endpoint](monotonic_s)
+        """Since when channels have no writers. One that has some again may be among them."""
         self._process = OwnProcess()
         self._progress_s = monotonic_s()
         """When a block was last acknowledged."""
@@ -490,6 +498,8 @@ class BlockWriters:
 
     def channel(self, segment: str) -> _Channel:
         endpoint = self.resolver.resolve(segment)
+        self._ends.remove(endpoint)
+        self._end_idle()
         channel = self._channels.get(endpoint)
         if channel is not None and channel.is_worn:
             self.lost(channel)
@@ -497,6 +507,17 @@ class BlockWriters:
             channel = _Channel(WireSocket(endpoint, reply_time_s=reply_time_max_s))
             self._channels[endpoint] = channel
         return channel
+
+    def left(self, channel: _Channel) -> None:
+        """A writer is not on the channel any more: set up again at once, as after a refusal, or on another one."""
+        if not channel.writers and channel.socket.is_open:
+            self._ends.used(channel.socket.endpoint)
+
+    def _end_idle(self) -> None:
+        for endpoint in self._ends.ended():
+            channel = self._channels.get(endpoint)
+            if channel is not None and not channel.writers:
+                self.lost(channel)
 
     def receive(self, channel: _Channel, has_moved: HasMoved) -> None:
         """Take one answer off the socket and give it to its writer."""
@@ -526,6 +547,10 @@ class BlockWriters:
         channel.writers.clear()
         channel.requests.clear()
         channel.set_ups.clear()
+        endpoint = channel.socket.endpoint
+        if self._channels.get(endpoint) is channel:
+            del self._channels[endpoint]
+            self._ends.remove(endpoint)
 
     def _failed(self, channel: _Channel, reply: c.Command) -> None:
         request_id = getattr(reply, "request_id", -1)

@@ -29,6 +29,7 @@ from pravega_common.wire.codec import encode
 from pravega_streams.connection import blocking, silence
 from pravega_streams.connection.blocking import HasMoved, WireSocket
 from pravega_streams.connection.endpoints import Endpoint
+from pravega_streams.connection.idle_ends import idle_time_max_s
 from pravega_streams.event import block_writer, write_budget
 from pravega_streams.event.block_writer import BlockWriter, BlockWriters
 from tests.support import eventually
@@ -796,3 +797,104 @@ def test_a_store_that_holds_appends_back_is_told_of(
     writer.flush()
     (record,) = caplog.records
     assert f"the segment store at {store.endpoint} has acknowledged no append to {SEGMENT} for 0 s" in record.message
+
+
+class PresentOwner:
+    """A resolver of segments that all are at one store, which may change."""
+
+    def __init__(self, *stores: FakeStore) -> None:
+        self._stores = stores
+        for store in stores:
+            store.segments = stores[0].segments
+        self._endpoint = stores[0].endpoint
+
+    def resolve(self, segment: str) -> Endpoint:
+        return self._endpoint
+
+    def token(self, segment: str) -> str:
+        return ""
+
+    def forget(self, segment: str) -> None:
+        pass
+
+    def move(self, to: FakeStore, answer: str) -> None:
+        """Have the others answer so, ``wrong host`` or as a fault of theirs."""
+        self._endpoint = to.endpoint
+
+        def refuse(command: c.Command) -> str | c.Command | None:
+            if not isinstance(command, c.AppendBlockEnd):
+                return None
+            return answer if answer == "close" else c.WrongHost(command.request_id, SEGMENT, "", "")
+
+        for store in self._stores:
+            store.before = (lambda _: None) if store is to else refuse
+
+
+@pytest.fixture
+def three() -> Iterator[list[FakeStore]]:
+    made = [FakeStore() for _ in range(3)]
+    made[0].segments[SEGMENT] = FakeSegment()
+    yield made
+    for store in made:
+        store.close()
+
+
+def test_sockets_to_stores_that_segments_left_are_closed_after_a_while(three: list[FakeStore]) -> None:
+    now_s = 0.0
+    owner = PresentOwner(*three)
+    writers = BlockWriters(owner, monotonic_s=lambda: now_s)
+    writer, opened = open_writer(writers), []
+    for number, store in enumerate(three):
+        owner.move(store, "wrong host")
+        writer.write(piece(number), 1)
+        writer.flush()
+        opened.append(writers.channel(SEGMENT).socket)
+    now_s = idle_time_max_s
+    writers.channel(SEGMENT)
+    assert [one.is_open for one in opened] == [True] * 3, (
+        "a writer is off its socket for a moment whenever it is set up"
+    )
+    now_s += 1
+    writers.channel(SEGMENT)
+    assert [one.is_open for one in opened] == [False, False, True]
+    assert [channel.socket for channel in writers._channels.values()] == opened[2:]
+    writer.write(piece(3), 1)
+    writer.flush()
+    assert three[0].segments[SEGMENT].data == b"".join(bytes(piece(number)) for number in range(4))
+    assert [store.connection_count for store in three] == [1, 1, 1]
+    writers.close()
+
+
+def test_a_socket_is_kept_for_writers_that_came_back_to_it(three: list[FakeStore]) -> None:
+    """However long they write nothing, and whatever moves meanwhile."""
+    now_s = 0.0
+    owner = PresentOwner(*three)
+    writers = BlockWriters(owner, monotonic_s=lambda: now_s)
+    writer = open_writer(writers)
+    for number, store in enumerate([three[0], three[1], three[0]]):
+        owner.move(store, "wrong host")
+        writer.write(piece(number), 1)
+        writer.flush()
+    kept = writers.channel(SEGMENT).socket
+    owner.move(three[2], "wrong host")
+    now_s += 100 * idle_time_max_s
+    other = open_writer(writers)
+    other.write(piece(3), 1)
+    other.flush()
+    assert kept.is_open
+    assert sorted(map(str, writers._channels)) == sorted(str(store.endpoint) for store in (three[0], three[2]))
+    assert [store.connection_count for store in three] == [1, 1, 1]
+    writers.close()
+
+
+def test_a_lost_connection_is_forgotten(three: list[FakeStore]) -> None:
+    owner = PresentOwner(*three)
+    writers = BlockWriters(owner)
+    writer = open_writer(writers)
+    for number, store in enumerate(three):
+        owner.move(store, "close")
+        writer.write(piece(number), 1)
+        writer.flush()
+        assert list(writers._channels) == [store.endpoint]
+    writers.close()
+    assert not writers._channels
