@@ -120,7 +120,8 @@ class StreamClient:
 
     def close(self) -> None:
         """Give the connections up, for good. Calls of other threads that are under way end, and later ones are refused
-        with ``InvalidArgument``; a change whose answer did not come by then is ``UnknownOutcome``."""
+        with ``InvalidArgument``; a change whose answer did not come by then is ``UnknownOutcome``. Close event writers
+        and byte streams before: they have connections of their own, which go on until they need a controller."""
         self._closing.close()
 
     def head_cut(self, scope: str, stream: str) -> SegmentOffsets:

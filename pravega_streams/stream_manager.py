@@ -59,8 +59,9 @@ class StreamManager:
         self.close()
 
     def close(self) -> None:
-        """Give all connections up, for good. Take readers offline and close writers before: later calls, also of reader
-        groups that it has made and of their readers, are refused with ``InvalidArgument``."""
+        """Give the connections up, for good. Later calls, also of reader groups that it has made and of their readers,
+        are refused with ``InvalidArgument``. Take readers offline before, and close event writers and byte streams:
+        they have connections of their own, which go on until they need a controller."""
         self._closing.close()
 
     # ---- scopes and streams

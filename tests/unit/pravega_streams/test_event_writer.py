@@ -26,6 +26,7 @@ from pravega_common.model.segments import SegmentInfo, SegmentRange
 from pravega_common.names import segment_id, segment_name
 from pravega_common.wire import commands as c
 from pravega_common.wire import framing
+from pravega_streams.client import StreamClient
 from pravega_streams.connection import blocking
 from pravega_streams.event import block_writer, event_writer, write_budget
 from pravega_streams.event.block_writer import BlockWriters
@@ -460,3 +461,24 @@ def test_threads_share_a_writer(stream: Stream) -> None:
         assert filled == filling
         found.setdefault(thread, []).append(int(number))
     assert found == {str(thread): list(range(count)) for thread in range(threads)}
+
+
+def test_a_writer_outlives_its_client_until_it_needs_a_controller(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So writers are to be closed before it: its connections are not theirs."""
+    client = StreamClient("tcp://127.0.0.1:1")
+    monkeypatch.setattr(client.controller, "current_segments", stream.current_segments)
+    client.segments.endpoints.note(ONE[0].name, stream.store.endpoint)
+    writer = EventWriter(client, "s", "t")
+    client.close()
+    writer.write(b"first")
+    writer.flush()
+    assert stream.events(ONE[0]) == ["first"]
+    stream.store.before = lambda command: (
+        c.WrongHost(command.request_id, ONE[0].name, "", "") if isinstance(command, c.AppendBlockEnd) else None
+    )
+    writer.write(b"second")
+    with pytest.raises(InvalidArgument, match="is closed; make another one"):
+        writer.close()
+    assert not writer._blocks._channels
