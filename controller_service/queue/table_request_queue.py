@@ -217,8 +217,9 @@ class TableRequestQueue(Service):
             return max(delay_s, reason.delay_s)
         except RejectedError as error:
             self.log.info("request refused", kind=request.kind, key=request.key, error=str(error))
-            await self._finish(queued)
-            submitted.fail(error)
+            removed = await self._finish(queued)
+            # Its caller must not rely on a refusal of what the sweep adopts: it may be carried out then.
+            submitted.fail(error if removed else _still_stored(request, error))
             if self._submitted.get(request.request_id) is submitted:
                 del self._submitted[request.request_id]  # submitted again it is answered afresh
             return None
@@ -230,8 +231,9 @@ class TableRequestQueue(Service):
         submitted.succeed()
         return None
 
-    async def _finish(self, queued: _Queued) -> None:
-        """Remove the stored request. One that stays is adopted and run again, and finds nothing to do."""
+    async def _finish(self, queued: _Queued) -> bool:
+        """Remove the stored request; False for one that may stay. It is adopted and run again: one that was carried out
+        finds nothing to do, one that was refused may be carried out."""
 
         async def remove() -> None:
             await self._tables.remove(REQUESTS_TABLE, queued.table_key)
@@ -240,7 +242,10 @@ class TableRequestQueue(Service):
             await retry(remove, store_limits, self._clock, when=lambda error: True)
         except PravegaError as error:
             self.log.warning("finished request is still stored", key=queued.table_key, error=repr(error))
-        self._own_keys.discard(queued.table_key)
+            return False
+        finally:
+            self._own_keys.discard(queued.table_key)
+        return True
 
     # ---- what others left --------------------------------------------------------------------------------------------
 
@@ -303,6 +308,12 @@ class TableRequestQueue(Service):
         await self.submit(request)
         await self._tables.remove(REQUESTS_TABLE, table_key)
         return True
+
+
+def _still_stored(request: Request, refusal: RejectedError) -> UnknownOutcome:
+    return UnknownOutcome(
+        f"{request.kind} of {request.key} was refused, but is still stored and may be carried out later: {refusal}"
+    )
 
 
 def _stored_request(table_key: str, value: bytes) -> Request:

@@ -125,6 +125,35 @@ async def test_a_refusal_reaches_the_caller(tables: InMemoryVersionedStore) -> N
     await queue.stop()
 
 
+async def test_a_refused_request_that_stays_stored_is_no_refusal_to_its_caller(
+    tables: InMemoryVersionedStore, done: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep adopts it, and what refused it may have changed by then."""
+
+    async def handler(request: Request) -> None:
+        if refuses:
+            raise InvalidArgument("too few")
+        done.append(request.payload["number"])
+
+    async def remove(*arguments: object) -> None:
+        raise Unavailable("the container is away")
+
+    refuses = True
+    queue = await started(tables, "one", handler)
+    with monkeypatch.context() as away:
+        away.setattr(tables, "remove", remove)
+        away.setattr(table_request_queue, "retry_delay_min_s", 0.0)
+        submitted = await queue.submit(request(1))
+        with pytest.raises(UnknownOutcome, match="may be carried out later: too few"):
+            await submitted.outcome(5)
+        with pytest.raises(UnknownOutcome):
+            await submitted.first_answer(5)
+    refuses = False
+    assert await queue.sweep() == 1
+    await eventually(lambda: done == [1])
+    await queue.stop()
+
+
 async def test_failures_are_tried_again(tables: InMemoryVersionedStore) -> None:
     attempts = 0
 
