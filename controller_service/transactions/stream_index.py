@@ -39,6 +39,8 @@ class StreamIndex:
         self._live_owners = live_owners
         self._used_s: dict[StreamName, float] = {}
         """When each stream of this controller was used last, on its monotonic clock."""
+        self._unsure: set[StreamName] = set()
+        """Those of them whose entry is there or not: putting or removing it failed, or the caller was cut off."""
         self._dropping: dict[StreamName, asyncio.Event] = {}
         """Streams whose entry is being removed; set when that has ended."""
         self._is_listed = False
@@ -51,15 +53,27 @@ class StreamIndex:
         name = (scope, stream)
         while (dropping := self._dropping.get(name)) is not None:
             await dropping.wait()  # else the removal might come after the entry that is put here
-        if name not in self._used_s:
+        if name in self._unsure:
+            self._used_s[name] = self._clock.monotonic_s()  # else a sweep might remove the entry that is put here
+        if name not in self._used_s or name in self._unsure:
             try:
-                await self._put(name)
-            except SegmentNotFound:
-                # Others held this controller for dead, and took its streams over.
-                self._is_listed = False
-                for listed in (*self.own(), name):
-                    await self._put(listed)
+                await self._put_or_stand_again(name)
+            except BaseException:
+                # It may be listed all the same, and only streams that are known here are ever dropped.
+                self._used_s[name] = self._clock.monotonic_s()
+                self._unsure.add(name)
+                raise
+            self._unsure.discard(name)
         self._used_s[name] = self._clock.monotonic_s()
+
+    async def _put_or_stand_again(self, name: StreamName) -> None:
+        try:
+            await self._put(name)
+        except SegmentNotFound:
+            # Others held this controller for dead, and took its streams over.
+            self._is_listed = False
+            for listed in dict.fromkeys((*self.own(), name)):
+                await self._put(listed)
 
     async def _put(self, name: StreamName) -> None:
         if not self._is_listed:
@@ -84,11 +98,17 @@ class StreamIndex:
         if name in self._dropping:
             return
         ended = self._dropping[name] = asyncio.Event()
-        self._used_s.pop(name, None)
+        used_s = self._used_s.pop(name, self._clock.monotonic_s())
+        self._unsure.discard(name)
         try:
             await self._store.remove(_table_of(self._owner), scoped_name(scope, stream))
         except SegmentNotFound:
             self._is_listed = False
+        except BaseException:
+            # The entry may be left: a later sweep comes to drop it.
+            self._used_s[name] = used_s
+            self._unsure.add(name)
+            raise
         finally:
             del self._dropping[name]
             ended.set()

@@ -12,6 +12,7 @@ from controller_service.store.in_memory import InMemoryVersionedStore
 from controller_service.store.versioned_store import ABSENT
 from controller_service.transactions import lifecycle
 from controller_service.transactions.stream_index import FORMER_TABLE, OWNERS_TABLE, StreamIndex, kept_s
+from pravega_common.errors import Unavailable, UnknownOutcome
 from pravega_common.model.transactions import TransactionState
 from pravega_common.runtime.clock import SystemClock
 from tests.support.transaction_world import Crashed, Instance, World
@@ -185,3 +186,61 @@ async def test_a_stream_that_is_used_while_it_is_dropped_stays_in_the_index(monk
     gate.set()
     await asyncio.gather(dropped, used)
     assert (index.own(), await index.streams_of("one")) == ([(S, T)], [(S, T)])
+
+
+@pytest.mark.parametrize("ending", ["lost", "cut off"])
+async def test_an_entry_whose_putting_did_not_end_well_is_dropped_later(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    index: Any = one.transactions.index
+    put = index._store.put
+
+    async def put_without_an_answer(table: str, *rest: Any) -> int:
+        version: int = await put(table, *rest)
+        if table == OWNERS_TABLE:
+            return version
+        if ending == "lost":
+            raise UnknownOutcome("connection lost")
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index._store, "put", put_without_an_answer)
+        with pytest.raises((UnknownOutcome, asyncio.CancelledError)):
+            await index.use(S, T)
+    assert await world.run(index.streams_of(one.name)) == [(S, T)]
+    await world.clock.pass_time(kept_s + 130)
+    assert await world.run(index.streams_of(one.name)) == []
+
+
+async def test_an_entry_that_could_not_be_removed_is_dropped_later(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index: Any = one.transactions.index
+    remove, failures = index._store.remove, list[str]()
+
+    async def remove_at_last(table: str, *rest: Any) -> None:
+        if table == f"transactionStreams-{one.name}" and not failures:
+            failures.append(table)
+            raise Unavailable("its container is away")
+        await remove(table, *rest)
+
+    monkeypatch.setattr(index._store, "remove", remove_at_last)
+    await world.run(index.use(S, T))
+    await world.clock.pass_time(kept_s + 250)
+    assert failures and await world.run(index.streams_of(one.name)) == []
+
+
+async def test_an_entry_that_did_not_come_to_be_is_put_with_the_next_use(
+    world: World, one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index: Any = one.transactions.index
+
+    async def put(table: str, *rest: Any) -> int:
+        raise UnknownOutcome("connection lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index._store, "put", put)
+        with pytest.raises(UnknownOutcome):
+            await index.use(S, T)
+    await world.run(index.use(S, T))
+    assert await world.run(index.streams_of(one.name)) == [(S, T)]
