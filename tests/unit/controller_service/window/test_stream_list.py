@@ -29,10 +29,10 @@ async def fill(controller: Controller, scope: str, *streams: str, tags: tuple[st
         await controller.parts.workflows.create.create(scope, stream, configuration)
 
 
-async def everything(window: WindowParts, wanted: Wanted) -> tuple[list[StreamRow], int]:
+async def everything(window: WindowParts, wanted: Wanted, token: str = "") -> tuple[list[StreamRow], int]:
     """All rows, and the number of pages."""
     rows: list[StreamRow] = []
-    token, pages = "", 0
+    pages = 0
     while True:
         page = await list_streams(window, wanted, token)
         assert len(page.streams) <= stream_list.rows_max
@@ -58,6 +58,86 @@ async def test_all_streams_come_once_whatever_the_pages(
             rows, _ = await everything(window, Wanted())
             names = [f"{row.scope}/{row.stream}" for row in rows]
             assert len(names) == len(set(names)) == 21, (rows_max, chunk)
+
+
+async def remove(controller: Controller, scope: str, *streams: str) -> None:
+    for stream in streams:
+        entry = await controller.store.entry(scope, stream)
+        assert entry is not None
+        await controller.store.remove_stream(scope, stream, entry.stream_id)
+
+
+@pytest.mark.parametrize("gone", [("n0",), ("n4",), ("n3", "n4"), ("n0", "n1", "n2", "n3", "n4")])
+async def test_streams_that_go_between_two_pages_hide_no_others(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch, gone: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(stream_list, "rows_max", 5)
+    await fill(controller, "s", *(f"n{number}" for number in range(10)))
+    wanted = Wanted("/n")
+    first = await list_streams(window, wanted)
+    assert [row.stream for row in first.streams] == [f"n{number}" for number in range(5)] and first.next
+    await remove(controller, "s", *gone)
+    second = await list_streams(window, wanted, first.next)
+    assert [row.stream for row in second.streams] == [f"n{number}" for number in range(5, 10)]
+
+
+async def test_streams_that_come_between_two_pages_repeat_no_others(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_list, "rows_max", 5)
+    await fill(controller, "s", *(f"n{number}" for number in range(10)))
+    wanted = Wanted("/n")
+    first = await list_streams(window, wanted)
+    assert first.next
+    await fill(controller, "s", "n00", "n33")
+    second = await list_streams(window, wanted, first.next)
+    assert [row.stream for row in second.streams] == [f"n{number}" for number in range(5, 10)]
+
+
+async def test_scopes_that_come_and_go_between_two_pages_move_no_streams(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_list, "rows_max", 2)
+    await controller.store.create_scope("a")
+    await fill(controller, "b", "n0", "n1", "n2")
+    await fill(controller, "c", "n3")
+    first = await list_streams(window, Wanted("/n"))
+    assert [row.stream for row in first.streams] == ["n0", "n1"] and first.next
+    record = await controller.store.scope("a")
+    assert record is not None
+    await controller.store.remove_scope("a", record.scope_id)
+    second = await list_streams(window, Wanted("/n"), first.next)
+    assert [row.stream for row in second.streams] == ["n2", "n3"]
+    await fill(controller, "a", "late")
+    again = await list_streams(window, Wanted("/n"), first.next)
+    assert [row.stream for row in again.streams] == ["n2", "n3"]
+
+
+@pytest.mark.parametrize("gone", [("N0",), ("N4",), ("N0", "N1", "N2", "N3", "N4"), ()])
+async def test_streams_that_come_and_go_during_an_answer_hide_no_others(
+    controller: Controller, window: WindowParts, monkeypatch: pytest.MonkeyPatch, gone: tuple[str, ...]
+) -> None:
+    """Between the page that is shown and the look for its end; without ``gone`` one comes in the midst of them.
+    Capitals lie before the names of mark streams."""
+    monkeypatch.setattr(stream_list, "rows_max", 5)
+    await fill(controller, "s", *(f"N{number}" for number in range(10)))
+    read, reads = controller.store.list_streams, list[int]()
+
+    async def changing(scope: str, token: bytes, count_max: int) -> object:
+        if scope == "s":
+            reads.append(count_max)
+            if len(reads) == 2:
+                await (remove(controller, "s", *gone) if gone else fill(controller, "s", "N33"))
+        return await read(scope, token, count_max)
+
+    wanted = Wanted("s/n", "s")
+    monkeypatch.setattr(controller.store, "list_streams", changing)
+    first = await list_streams(window, wanted)
+    assert reads[:2] == [stream_list.chunk_names, 5] and len(reads) <= 1 + stream_list.place_attempts_max
+    assert first.next
+    rest, _ = await everything(window, wanted, first.next)
+    others = [] if gone else ["N33", "N4"]  # the one behind it is shown once more
+    assert [row.stream for row in rest] == [*others, *(f"N{number}" for number in range(5, 10))]
 
 
 async def test_a_row_tells_what_is_on_record(controller: Controller, window: WindowParts) -> None:
@@ -116,6 +196,8 @@ def encoded(text: str) -> str:
     [
         *("x", "e30", "eyJzY29wZSI6LTF9", "WzFd", "eyJ4IjoxfQ=="),
         *(encoded(text) for text in ('{"scope":1.5}', '{"skip":1e2}', '{"scope":true}', "[" * 3_000)),
+        *(encoded(text) for text in ('{"scope":null}', '{"names":null}', '{"scopes":0}', '{"scope":"\\ud800"}')),
+        encoded('{"scopes": "", "scope": 0, "names": "", "skip": 3}'),
     ],
 )
 async def test_a_token_that_is_none_is_refused(window: WindowParts, token: str) -> None:
