@@ -141,18 +141,23 @@ class StreamWatermarks:
     async def _mark_segment(self, context: StreamContext) -> str | None:
         """The name of the segment of the mark stream; None for a stream that ends, and has none."""
         name = mark_stream(context.stream)
-        try:
-            marks = await self._store.open(context.scope, name)
-            epoch = await marks.current_epoch()
-        except StreamNotFound:
+        epoch = await self._complete_epoch(context.scope, name)
+        if epoch is None:
             if not await self._create_mark_stream(context):
                 return None
-            marks = await self._store.open(context.scope, name)
-            epoch = await marks.current_epoch()
+            epoch = await (await self._store.open(context.scope, name)).current_epoch()
         return epoch.names(context.scope, name)[0]
 
+    async def _complete_epoch(self, scope: str, name: str) -> EpochRecord | None:
+        """The epoch of a mark stream; None for one that is missing or half made, which nobody else would complete."""
+        try:
+            marks = await self._store.open(scope, name)
+            return None if await marks.state() is StreamState.CREATING else await marks.current_epoch()
+        except StreamNotFound:
+            return None
+
     async def _create_mark_stream(self, context: StreamContext) -> bool:
-        """Make a mark stream that is missing; False if the stream ends.
+        """Make or complete a mark stream; False if the stream ends.
 
         A deletion looks for the mark stream first, and only a sealed stream can be deleted: a stream that is open
         after the mark stream was made will be deleted with it.

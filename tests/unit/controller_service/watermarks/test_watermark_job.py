@@ -384,6 +384,28 @@ async def test_a_missing_mark_stream_is_made(world: WatermarkWorld) -> None:
     assert (await world.parts.access.info(segment)).length > 0
 
 
+async def test_a_mark_stream_that_was_left_half_made_is_completed(
+    world: WatermarkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records were written and its segment was not made, as where the store is away or the controller dies."""
+    await lose_mark_stream(world)
+    await world.note("a", 100, {0: 10})
+
+    async def away(*args: object, **options: object) -> None:
+        raise Unavailable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.parts.access, "create_segments", away)
+        with pytest.raises(Unavailable):
+            await world.advance()
+    assert await (await world.other.store.open(S, mark_stream(T))).state() is StreamState.CREATING
+    assert await world.advance(controller=world.other)
+    context = await world.other.store.open(S, mark_stream(T))
+    assert await context.state() is StreamState.ACTIVE
+    (segment,) = (await context.current_epoch()).names(S, mark_stream(T))
+    assert (await world.parts.access.info(segment)).length > 0
+
+
 async def test_a_stream_that_goes_meanwhile_leaves_no_mark_stream(world: WatermarkWorld) -> None:
     await lose_mark_stream(world)
     await world.note("a", 100, {0: 10})
