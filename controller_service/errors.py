@@ -29,6 +29,10 @@ class StreamBeingDeleted(Unavailable):
     """An earlier stream of the name is being deleted, and the new one can be made when that has ended."""
 
 
+class MemberBeingDeleted(Unavailable):
+    """An earlier reader group or key-value table of the name is being deleted, and the new one can be made then."""
+
+
 class WaitTimedOut(FailedError):
     """The work was accepted and continues, but was not finished within the time a caller waits."""
 

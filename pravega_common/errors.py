@@ -59,6 +59,7 @@ Every failed call has one of four outcomes, and code that retries reads ``outcom
     │   ├── TokenExpired
     │   ├── Unavailable
     │   │   ├── StreamBeingDeleted    controller_service
+    │   │   ├── MemberBeingDeleted
     │   │   └── ReplyError            segment_service
     │   ├── VersionConflict
     │   ├── FailpointError            pravega_common.runtime

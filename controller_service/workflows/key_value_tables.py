@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from controller_service.errors import QuotaExceeded
+from controller_service.errors import MemberBeingDeleted, QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.segment_access.late_segments import insist
 from controller_service.segment_access.second_deletion import SecondDeletion
@@ -48,12 +48,20 @@ class KeyValueTables:
         queue.register(DELETE_KIND, self._delete)
 
     async def create(self, scope: str, table: str, record: KeyValueTableRecord) -> bool:
-        """``record`` in state creating. False if the table exists; ``ScopeNotFound``, ``QuotaExceeded``."""
+        """``record`` in state creating. False if the table exists.
+
+        ``ScopeNotFound``, ``QuotaExceeded``; ``MemberBeingDeleted`` for a table of the name that goes: told that it
+        exists, the caller would go on without one.
+        """
         unnumbered = dataclasses.replace(record, first_segment_number=None)
         standing, added = await self.records.add(scope, table, unnumbered)
         failpoint(ENTRY_ADDED)
         if not added and standing.state is ScopeMemberState.ACTIVE:
             return False
+        if standing.state is ScopeMemberState.DELETING:
+            raise MemberBeingDeleted(
+                f"key-value table {scope}/{table} is being deleted; it can be created again when that has ended"
+            )
         await self._run(CREATE_KIND, scope, table, standing.table_id)
         return added
 
@@ -98,7 +106,8 @@ class KeyValueTables:
     async def _create(self, request: Request) -> None:
         scope, table = request.payload["scope"], request.payload["table"]
         record = await self.records.get(scope, table)
-        if record is None or record.table_id != request.payload["table_id"]:
+        table_id = request.payload["table_id"]
+        if record is None or record.table_id != table_id or record.state is ScopeMemberState.DELETING:
             raise NotFound(f"key-value table {scope}/{table} was deleted meanwhile")
         key_length = record.primary_key_length + record.secondary_key_length
         # Former versions took more than a table has.

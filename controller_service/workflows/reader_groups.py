@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from typing import Any, Final
 
-from controller_service.errors import PreconditionFailed, QuotaExceeded
+from controller_service.errors import MemberBeingDeleted, PreconditionFailed, QuotaExceeded
 from controller_service.queue.request_queue import Request, RequestQueue, run_and_wait
 from controller_service.store.members import (
     FoundMember,
@@ -68,7 +68,8 @@ class ReaderGroups:
 
         ``ScopeNotFound``; ``StreamNotFound`` if the group would keep data of a stream that does not exist;
         ``QuotaExceeded`` if the scope has no room for the stream of the group; ``InvalidArgument`` if a stream has none
-        for the positions of a further group.
+        for the positions of a further group; ``MemberBeingDeleted`` for one of the name that goes: given its record,
+        the caller would go on without a group.
         """
         for name in subscribed(config):
             await (await self._store.open(*split_scoped_name(name))).state()
@@ -78,11 +79,15 @@ class ReaderGroups:
         failpoint(ENTRY_ADDED)
         if not added and standing.state is ScopeMemberState.ACTIVE:
             return standing
+        if standing.state is ScopeMemberState.DELETING:
+            raise MemberBeingDeleted(
+                f"reader group {scope}/{group} is being deleted; it can be created again when that has ended"
+            )
         # Should the group be gone by then, its record does not tell them.
         details = {"streams": subscribed(standing.config)}
         await self._run(CREATE_KIND, standing.group_id, scope, group, standing.group_id, details)
         found = await self.records.get(scope, group)
-        if found is None:
+        if found is None or found.state is ScopeMemberState.DELETING:
             raise NotFound(f"reader group {scope}/{group} was deleted meanwhile")
         return found
 

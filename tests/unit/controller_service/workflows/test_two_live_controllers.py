@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller_service.store.members import KeyValueTableRecord, ScopeMemberState
 from controller_service.store.records import StreamState
 from pravega_common.errors import Outcome, PravegaError, StreamNotFound, Unavailable, UnknownOutcome
 from pravega_common.runtime import failpoints
@@ -408,4 +409,44 @@ async def test_a_group_is_deleted_while_the_controller_that_makes_it_cannot_go_o
     await audit_streams(world.streams, world.segments)
     assert world.segments.segments == {}
     assert await requests_left(world.store) == 0
+    await world.close()
+
+
+async def test_a_group_that_is_being_deleted_is_not_said_to_stand() -> None:
+    """The caller would go on with one that is gone a moment later."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+    other_id = GROUP_ID.replace("1", "9")
+    await world.run(first.groups.create(S, "group", GROUP_ID, group_config()))
+    gate = Gate(world)
+    gate.at(world.segments, "delete_segments", f"'{S}/_RGgroup/")
+    deletion = asyncio.ensure_future(second.groups.delete(S, "group", GROUP_ID))
+    await gate.come()
+    with pytest.raises(Unavailable, match="reader group scope/group is being deleted; it can be created again when"):
+        await world.run(first.groups.create(S, "group", other_id, group_config()))
+    gate.opened.set()
+    assert await world.run(deletion)
+    assert (await world.run(first.groups.create(S, "group", other_id, group_config()))).group_id == other_id
+    await world.close()
+
+
+async def test_a_table_that_is_being_deleted_is_not_said_to_exist() -> None:
+    """The caller would go on with one that is gone a moment later."""
+    scene = await scene_of_two()
+    world, first, second = scene.world, scene.first, scene.second
+
+    async def create() -> bool:
+        new = KeyValueTableRecord(world.new_id(), world.clock.wall_ms(), ScopeMemberState.CREATING, 2, 4, 0)
+        return await world.run(first.tables.create(S, "table", new))
+
+    assert await create()
+    gate = Gate(world)
+    gate.at(world.segments, "delete_table_segment")
+    deletion = asyncio.ensure_future(second.tables.delete(S, "table"))
+    await gate.come()
+    with pytest.raises(Unavailable, match="key-value table scope/table is being deleted; it can be created again when"):
+        await create()
+    gate.opened.set()
+    assert await world.run(deletion)
+    assert await create()
     await world.close()
