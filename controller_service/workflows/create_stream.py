@@ -135,6 +135,8 @@ class CreateStream:
         if context is None:
             await self._remove_lone_mark_stream(scope, stream, stream_id)
             return False
+        # Another attempt may have written the records, and a quota that came meanwhile counts them only if they stood.
+        await self._use.settle(scope, stream, stream_id)
         # The records may be those of another attempt than the entry.
         tags = (await context.configuration()).configuration.tags
         if tags != entry.tags:

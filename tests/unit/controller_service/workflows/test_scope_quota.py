@@ -24,6 +24,7 @@ from pravega_common.names import SYSTEM_SCOPE, mark_stream
 from pravega_common.runtime import failpoints
 from pravega_common.services.cluster.byte_limits import AllByteLimits, ByteLimits, limited_scopes_max
 from pravega_common.services.cluster.cpo import payload_bytes_max
+from tests.support.gate import Gate
 from tests.support.stream_audit import requests_left
 from tests.support.workflow_steps import GROUP_ID, TWO, S, Scene, byte_limits, group_config, scene_of_two
 
@@ -207,6 +208,36 @@ async def test_streams_from_before_the_quota_are_counted(scene: Scene) -> None:
     assert await use(scene) == ScopeUse(2, 5)
     with pytest.raises(QuotaExceeded, match=r"3 streams \(it has 2\), its quota is 1"):
         await scene.make_stream("c")
+
+
+async def test_a_stream_that_is_half_made_while_the_first_quota_comes_is_counted(scene: Scene) -> None:
+    """Its creation began without a quota, and the count of the scope finds no records of it yet."""
+    gate = Gate(scene.world)
+    gate.at(scene.second.streams, "first_segment_number", "'a'")
+    creation = asyncio.ensure_future(scene.second.create.create(S, "a", TWO))
+    await gate.come()
+    await limit(scene, streams=5)
+    assert await use(scene) == ScopeUse()
+    gate.opened.set()
+    assert await scene.world.run(creation)
+    assert await use(scene) == ScopeUse(1, 2)
+
+
+async def test_a_stream_is_counted_with_the_segments_of_the_run_that_wrote_its_records(scene: Scene) -> None:
+    """Two calls make it at once, with different numbers of segments; the first one counts it, the second one makes
+    it."""
+    await limit(scene, streams=5)
+    entry, _ = await scene.world.streams.add_entry(S, "a", ())
+    gate = Gate(scene.world)
+    gate.at(scene.first.streams, "first_segment_number", "'a'")
+    late = asyncio.ensure_future(scene.first.create.carry_out(S, "a", entry.stream_id, TWO))
+    await gate.come()
+    assert await use(scene) == ScopeUse(1, 2)
+    assert await scene.world.run(scene.second.create.carry_out(S, "a", entry.stream_id, THREE))
+    assert await use(scene) == ScopeUse(1, 3)
+    gate.opened.set()
+    assert await scene.world.run(late)
+    assert await use(scene) == ScopeUse(1, 3)
 
 
 async def test_what_changes_without_a_quota_is_counted_with_the_next_one(scene: Scene) -> None:
