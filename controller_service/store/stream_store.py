@@ -193,8 +193,34 @@ class StreamStore(ScopeStore):
         ``change`` must look at the records it finds: after a lost answer it sees its own effect.
         """
 
+        return await self._update(scope, stream, lambda: self.open(scope, stream, *keys), change)
+
+    async def update_of(
+        self,
+        scope: str,
+        stream: str,
+        stream_id: str,
+        change: Callable[[StreamContext], Awaitable[Any]],
+        *keys: Key[Any],
+    ) -> StreamContext:
+        """``update`` of exactly this stream of the name; ``StreamNotFound`` once its tables are gone."""
+
+        async def opened() -> StreamContext:
+            context = StreamContext(self, scope, stream, stream_id)
+            await context.prefetch(*READING, *keys)
+            return context
+
+        return await self._update(scope, stream, opened, change)
+
+    async def _update(
+        self,
+        scope: str,
+        stream: str,
+        opened: Callable[[], Awaitable[StreamContext]],
+        change: Callable[[StreamContext], Awaitable[Any]],
+    ) -> StreamContext:
         async def change_and_flush() -> StreamContext:
-            context = await self.open(scope, stream, *keys)
+            context = await opened()
             await change(context)
             try:
                 await context.flush()

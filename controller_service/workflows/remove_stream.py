@@ -72,9 +72,12 @@ class StreamRemoval:
             await self._delete(await self._marked(scope, name, entry.stream_id), scope, name, entry.stream_id)
 
     async def _marked(self, scope: str, stream: str, stream_id: str) -> StreamContext | None:
-        """The stream, from now on marked as being deleted; None if it has no records (any more)."""
+        """The stream, from now on marked as being deleted; None if it has no records (any more).
+
+        Not by its name: for that the store may know an earlier stream, whose missing records say nothing of this one.
+        """
         try:
-            return await self._store.update(scope, stream, lambda one: _mark(one, stream_id), TRANSITION, TRUNCATION)
+            return await self._store.update_of(scope, stream, stream_id, _mark, TRANSITION, TRUNCATION)
         except StreamNotFound:
             # The metadata went in an earlier attempt, after the segments, or was never written, like them.
             self._store.forget(scope, stream)
@@ -117,14 +120,12 @@ class StreamRemoval:
             await self._access.delete_segments(names[start : start + segments_per_delete_max])
 
 
-async def _mark(context: StreamContext, stream_id: str) -> None:
+async def _mark(context: StreamContext) -> None:
     """Before any segment goes: a run of the creation that makes segments afterwards takes them away again, and one that
     has not written its records yet finds this one in their place.
 
-    ``StreamNotFound`` if this is a later stream of the same name; ``StreamNotSealed``. Mark streams are never sealed.
+    ``StreamNotSealed``. Mark streams are never sealed.
     """
-    if context.stream_id != stream_id:
-        raise StreamNotFound.of(context.scope, context.stream)
     record = await context.read(STATE)
     if record is not None and record.is_deleting:
         return
