@@ -169,20 +169,31 @@ class StreamStore(ScopeStore):
         A stream that is just being created or deleted may have lost or not yet got its records: then the first typed
         read raises ``StreamNotFound`` as well.
         """
-        cached = self._stream_ids.get((scope, stream))
-        if cached is not None:
-            context = StreamContext(self, scope, stream, cached)
-            try:
-                await context.prefetch(*READING, *keys)
-                return context
-            except StreamNotFound:
-                self.forget(scope, stream)
+        known = await self._remembered(scope, stream, *keys)
+        if known is not None and (record := await known.read(STATE)) is not None and not record.is_deleting:
+            return known
+        # A remembered stream that has no state, or goes, may be gone: of a deleted one empty tables can be left.
         entry = await self.entry(scope, stream)
         if entry is None:
+            self.forget(scope, stream)
             raise StreamNotFound.of(scope, stream)
-        context = StreamContext(self, scope, stream, entry.stream_id)
-        await context.prefetch(*READING, *keys)
-        self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
+        if known is None or known.stream_id != entry.stream_id:
+            known = StreamContext(self, scope, stream, entry.stream_id)
+            await known.prefetch(*READING, *keys)
+            self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
+        return known
+
+    async def _remembered(self, scope: str, stream: str, *keys: Key[Any]) -> StreamContext | None:
+        """A context of the stream whose id is in memory, as ``open`` reads it; None if it has no tables any more."""
+        cached = self._stream_ids.get((scope, stream))
+        if cached is None:
+            return None
+        context = StreamContext(self, scope, stream, cached)
+        try:
+            await context.prefetch(*READING, *keys)
+        except StreamNotFound:
+            self.forget(scope, stream)
+            return None
         return context
 
     async def update(

@@ -239,7 +239,6 @@ class CreateStream:
         first_number = await self._store.first_segment_number(scope, stream)
 
         async def write_records(context: StreamContext) -> None:
-            _require(context, stream_id)
             if await context.read(STATE) is not None:
                 return
             policy = configuration.scaling
@@ -250,7 +249,7 @@ class CreateStream:
             context.stage_current(epoch)
 
         await self._store.retained.note(scope, stream, stream_id, configuration)
-        context = await self._store.update(scope, stream, write_records, epoch_key(0))
+        context = await self._store.update_of(scope, stream, stream_id, write_records, epoch_key(0))
         failpoint(RECORDS_WRITTEN)
         if await context.state() is not StreamState.CREATING:
             return context, ()
