@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from controller_service.store.serializer import decode, encode
 from controller_service.store.stream_store import StreamStore
-from controller_service.store.versioned_store import ABSENT, Put, Versioned
+from controller_service.store.versioned_store import ABSENT, Page, Put, Versioned
 from controller_service.transactions.commit_queue import CommitQueue
 from controller_service.transactions.completed_store import CompletedStore
 from controller_service.transactions.order_records import (
@@ -111,12 +111,24 @@ class TransactionStore:
             self._tables.popitem(last=False)
         return tables
 
-    async def _on_stream(self, scope: str, stream: str, work: Callable[[StreamTables], Awaitable[T]]) -> T:
-        """Run ``work``; once more with a fresh identity if the stream was deleted and made again."""
+    async def _on_stream(
+        self,
+        scope: str,
+        stream: str,
+        work: Callable[[StreamTables], Awaitable[T]],
+        has_read: Callable[[T], object] | None = None,
+    ) -> T:
+        """Run ``work``; once more with a fresh identity if the stream was deleted and made again.
+
+        ``has_read``, of a read: whether its result shows that the table has anything. Of a deleted stream an empty one
+        may be left: a result without anything is only believed of the stream that has the name now.
+        """
         known = (scope, stream) in self._tables
         tables = await self.tables(scope, stream)
         try:
-            return await work(tables)
+            result = await work(tables)
+            if not known or has_read is None or has_read(result) or await self._is_of_now(tables):
+                return result
         except SegmentNotFound as error:
             self._tables.pop((scope, stream), None)
             if not known:
@@ -127,6 +139,11 @@ class TransactionStore:
             self._tables.pop((scope, stream), None)
             raise StreamNotFound.of(scope, stream) from error
 
+    async def _is_of_now(self, tables: StreamTables) -> bool:
+        """Whether a remembered identity is still that of its name; forgets it if not. ``StreamNotFound``."""
+        self._tables.pop((tables.scope, tables.stream), None)
+        return await self.tables(tables.scope, tables.stream) == tables
+
     # ---- active transactions -----------------------------------------------------------------------------------------
 
     async def get(self, scope: str, stream: str, identifier: uuid.UUID) -> Found | None:
@@ -135,24 +152,25 @@ class TransactionStore:
     async def get_many(self, scope: str, stream: str, ids: Sequence[uuid.UUID]) -> list[Found | None]:
         """The active records, None for each id that has no record; ``StreamNotFound``."""
 
-        async def read(tables: StreamTables) -> list[Found | None]:
-            values = await self._store.get_many(tables.table, [identifier.hex for identifier in ids])
-            return [None if value is None else _found(value) for value in values]
+        async def read(tables: StreamTables) -> list[Versioned | None]:
+            # With a record that a stream has from its first commit on, which shows that the table is in use.
+            return await self._store.get_many(tables.table, [COMMITTING_KEY, *(identifier.hex for identifier in ids)])
 
-        return await self._on_stream(scope, stream, read)
+        _, *values = await self._on_stream(scope, stream, read, _has_any)
+        return [None if value is None else _found(value) for value in values]
 
     async def get_with_commits(
         self, scope: str, stream: str, ids: Sequence[uuid.UUID]
     ) -> tuple[list[Found | None], CommitState]:
         """The active records and the commit order, in one round trip."""
 
-        async def read(tables: StreamTables) -> tuple[list[Found | None], CommitState]:
+        async def read(tables: StreamTables) -> tuple[str, list[Versioned | None]]:
             keys = [*order_keys, *(identifier.hex for identifier in ids)]
-            queue, committing, *values = await self._store.get_many(tables.table, keys)
-            found = [None if value is None else _found(value) for value in values]
-            return found, state_of(tables.table, queue, committing)
+            return tables.table, await self._store.get_many(tables.table, keys)
 
-        return await self._on_stream(scope, stream, read)
+        table, values = await self._on_stream(scope, stream, read, lambda result: _has_any(result[1]))
+        queue, committing, *rest = values
+        return [None if value is None else _found(value) for value in rest], state_of(table, queue, committing)
 
     async def _on_read(self, scope: str, stream: str, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work`` on the tables that were read; ``StreamNotFound`` once they are gone, also if there is another
@@ -192,7 +210,7 @@ class TransactionStore:
         async def read(tables: StreamTables) -> list[tuple[str, Versioned]]:
             return await self._scan(tables.table)
 
-        return _active(await self._on_stream(scope, stream, read))
+        return _active(await self._on_stream(scope, stream, read, bool))
 
     async def active_of(self, scope: str, stream: str, stream_id: str) -> list[tuple[uuid.UUID, Found]]:
         """``active`` of exactly this stream of the name; ``StreamNotFound`` once it is deleted."""
@@ -204,12 +222,11 @@ class TransactionStore:
     async def some_active(self, scope: str, stream: str, count_max: int) -> tuple[list[ActiveTransaction], bool]:
         """The first active transactions of the stream, in no order, and whether that is all; one round trip."""
 
-        async def read(tables: StreamTables) -> tuple[list[ActiveTransaction], bool]:
-            page = await self._store.scan(tables.table, b"", count_max)
-            found = [_found(value).record for key, value in page.entries if not is_order_key(key)]
-            return found, not page.continuation
+        async def read(tables: StreamTables) -> Page:
+            return await self._store.scan(tables.table, b"", count_max)
 
-        return await self._on_stream(scope, stream, read)
+        page = await self._on_stream(scope, stream, read, lambda page: page.entries)
+        return [found.record for _, found in _active(page.entries)], not page.continuation
 
     async def lowest_epoch(self, scope: str, stream: str) -> int | None:
         """The lowest epoch that a transaction of the stream needs to come to its end, None without any."""
@@ -217,7 +234,7 @@ class TransactionStore:
         async def read(tables: StreamTables) -> list[tuple[str, Versioned]]:
             return await self._scan(tables.table)
 
-        entries = await self._on_stream(scope, stream, read)
+        entries = await self._on_stream(scope, stream, read, bool)
         needed = [transaction_epoch(uuid.UUID(hex=key)) for key, _ in entries if not is_order_key(key)]
         # Read afterwards: a round is on record for longer than its transactions are.
         state = await self.commit_state(scope, stream)
@@ -340,6 +357,10 @@ class TransactionStore:
             token = page.continuation
             if not token:
                 return entries
+
+
+def _has_any(values: Sequence[Versioned | None]) -> bool:
+    return any(value is not None for value in values)
 
 
 def _active(entries: Sequence[tuple[str, Versioned]]) -> list[tuple[uuid.UUID, Found]]:
