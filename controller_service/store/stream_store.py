@@ -280,7 +280,8 @@ class StreamStore(ScopeStore):
     ) -> tuple[StreamEntry, bool]:
         """Put a stream on its scope's list, with its tables; the entry that stands, and whether this call put it there.
 
-        Nothing is made, or left, for one that is being deleted: its entry says so, also if it is gone already.
+        Nothing is made, or left, for one that is being deleted: its entry says so, also if it is gone already. Nor are
+        tables made for one that has its records.
         ``ScopeNotFound`` if the scope is missing or being deleted. ``segments``: those that a new stream begins with;
         ``QuotaExceeded`` if the scope has no room for them now. 0 for a stream that no quota counts. ``group_id``: the
         reader group that a new stream is made for.
@@ -295,10 +296,14 @@ class StreamStore(ScopeStore):
             if standing.deleting:
                 return standing, False
             await self._tags.note(index, stream, standing.tags)
-            await self.create_stream_tables(scope, stream, standing.stream_id)
+            # A stream with records has its tables: made again, they could come behind its deletion, and stay.
+            if added or not await self._has_records(scope, stream, standing.stream_id):
+                await self.create_stream_tables(scope, stream, standing.stream_id)
             # A deletion marks the entry, and deletes the tables then: made after that, they would be found.
             if await self._has_gone(scope, stream, record, standing.stream_id):
-                await self._delete_tables(scope, stream, standing.stream_id)
+                # Those with records are its own to delete: it finds the segments by them.
+                if not await self._has_records(scope, stream, standing.stream_id):
+                    await self._delete_tables(scope, stream, standing.stream_id)
                 await self._require_scope(scope, record)
                 return dataclasses.replace(standing, deleting=True), added
         self._keep(self._stream_ids, (scope, stream), standing.stream_id, entries_cached_max)
@@ -322,6 +327,12 @@ class StreamStore(ScopeStore):
             await self.remove_if(table, stream, lambda value: decode(StreamEntry, value) == entry)
             raise ScopeNotFound.of(scope)
         return entry, True
+
+    async def _has_records(self, scope: str, stream: str, stream_id: str) -> bool:
+        try:
+            return await self.tables.get(self.metadata_table(scope, stream, stream_id), STATE.name) is not None
+        except SegmentNotFound:
+            return False
 
     async def _has_gone(self, scope: str, stream: str, record: ScopeRecord, stream_id: str) -> bool:
         """Whether a stream that was on the list is deleted, or marked for that."""

@@ -1,8 +1,12 @@
-"""Streams come, and get tags, while their scope is deleted with all that it has: nothing is left of either."""
+"""Streams come, and get tags, while their scope is deleted with all that it has: nothing is left of either.
+
+And a stream that stands is put on its list again while its deletion begins: its records are left to that.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import pytest
 
 from controller_service.store.in_memory import InMemoryVersionedStore
+from controller_service.store.records import STATE, StateRecord, StreamEntry, StreamState
 from controller_service.store.stream_store import StreamStore
 from pravega_common.errors import ScopeNotFound
 from pravega_common.runtime.clock import SystemClock
@@ -107,3 +112,41 @@ async def test_nothing_is_left_of_tags_that_come_when_the_scope_is_deleted(pause
     entry, _ = await race.store.add_entry(S, "stream", ("red",))
     await race.run(pause_at, again, lambda: race.store.set_tags(S, "stream", entry.stream_id, ("blue", "green")))
     assert race.tables.names() == before
+
+
+async def stream_with_records(race: Race) -> StreamEntry:
+    await race.store.create_system_tables()
+    await race.store.create_scope(S)
+    entry, _ = await race.store.add_entry(S, "stream", ())
+    await race.other.update(S, "stream", lambda context: context.put(STATE, StateRecord(StreamState.ACTIVE)))
+    return entry
+
+
+async def test_no_tables_are_made_for_a_stream_that_has_records() -> None:
+    """Who makes them and dies behind the deletion of the stream would leave them."""
+    race = Race()
+    entry = await stream_with_records(race)
+    made: list[str] = []
+
+    async def note(table: str) -> None:
+        made.append(table)
+
+    race.tables.create_table = note  # type: ignore[method-assign]
+    assert await race.store.add_entry(S, "stream", ()) == (entry, False)
+    assert made == []
+
+
+@pytest.mark.parametrize("pause_at", range(1, calls_max))
+async def test_the_records_of_a_stream_that_is_marked_for_its_deletion_stay(pause_at: int) -> None:
+    """The removal of a reader group marks the entry first, and finds the segments by the records afterwards."""
+    race = Race()
+    entry = await stream_with_records(race)
+
+    async def mark() -> None:
+        found = await race.other.listed(S, "stream")
+        assert found is not None
+        await race.other.replace_entry(found, dataclasses.replace(entry, deleting=True))
+
+    race.tables.reset(pause_at, mark)
+    await race.store.add_entry(S, "stream", ())
+    assert await race.tables.get(race.store.metadata_table(S, "stream", entry.stream_id), STATE.name) is not None
