@@ -136,6 +136,7 @@ async def test_a_further_page_that_is_refused_is_said_and_can_be_asked_again(
 
     with monkeypatch.context() as stores_are_away:
         stores_are_away.setattr(controller.store, "list_scopes", refused)
+        stores_are_away.setattr(controller.store, "list_streams", refused)
         await browser.run(PRESS, "More →")
         await browser.sees("No store owns the container now.", "[role=alert]")
     assert await browser.count("tbody tr") == 0, "nobody follows their rates any more"
