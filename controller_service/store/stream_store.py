@@ -178,8 +178,7 @@ class StreamStore(ScopeStore):
             self.forget(scope, stream)
             raise StreamNotFound.of(scope, stream)
         if known is None or known.stream_id != entry.stream_id:
-            known = StreamContext(self, scope, stream, entry.stream_id)
-            await known.prefetch(*READING, *keys)
+            known = await self._context_of(scope, stream, entry.stream_id, *keys)
             self._keep(self._stream_ids, (scope, stream), entry.stream_id, entries_cached_max)
         return known
 
@@ -188,12 +187,16 @@ class StreamStore(ScopeStore):
         cached = self._stream_ids.get((scope, stream))
         if cached is None:
             return None
-        context = StreamContext(self, scope, stream, cached)
         try:
-            await context.prefetch(*READING, *keys)
+            return await self._context_of(scope, stream, cached, *keys)
         except StreamNotFound:
             self.forget(scope, stream)
             return None
+
+    async def _context_of(self, scope: str, stream: str, stream_id: str, *keys: Key[Any]) -> StreamContext:
+        """A context of exactly this stream of the name; ``StreamNotFound`` once its tables are gone."""
+        context = StreamContext(self, scope, stream, stream_id)
+        await context.prefetch(*READING, *keys)
         return context
 
     async def update(
@@ -215,13 +218,7 @@ class StreamStore(ScopeStore):
         *keys: Key[Any],
     ) -> StreamContext:
         """``update`` of exactly this stream of the name; ``StreamNotFound`` once its tables are gone."""
-
-        async def opened() -> StreamContext:
-            context = StreamContext(self, scope, stream, stream_id)
-            await context.prefetch(*READING, *keys)
-            return context
-
-        return await self._update(scope, stream, opened, change)
+        return await self._update(scope, stream, lambda: self._context_of(scope, stream, stream_id, *keys), change)
 
     async def _update(
         self,

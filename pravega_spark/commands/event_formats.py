@@ -31,6 +31,7 @@ from pravega_common.arrow_numbers import numbers_of
 from pravega_common.errors import InvalidArgument
 from pravega_spark.rows.arrays import Int64s
 from pravega_spark.rows.framing import event_bytes_max
+from pravega_spark.rows.texts import is_utf8
 
 _LENGTH: Final = struct.Struct(">I")
 _WRAPPED: Final = frozenset({"event", "event_base64", "key", "segment", "offset"})
@@ -182,8 +183,8 @@ def _column_of(lines: list[bytes], name: str) -> pa.Array | None:
     if not lines or "." in name:
         return None
     data = b"\n".join(lines)
-    if not _are_like_objects(lines, data) or not _is_utf8(data):
-        return None
+    if not _are_like_objects(lines, data) or not is_utf8(data):
+        return None  # Arrow looks at neither.
     schema = pa.schema([(name, pa.string())])
     try:
         table = arrow_json.read_json(
@@ -205,15 +206,6 @@ def _are_like_objects(lines: list[bytes], data: bytes) -> bool:
     if data.startswith(b"{") and data.endswith(b"}") and data.count(b"}\n{") == len(lines) - 1:
         return True
     return all(line[:1] == b"{" and line[-1:] == b"}" for line in map(bytes.strip, lines))
-
-
-def _is_utf8(data: bytes) -> bool:
-    """Whether the bytes are text; Arrow does not look."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _json_object(line: bytes, number: int) -> Any:

@@ -19,7 +19,7 @@ from pravega_common.names import offsets_by_name, scoped_name, segment_name
 from pravega_spark.commands.event_formats import Parser, Printer
 from pravega_spark.gateway.contract import StreamGateway
 from pravega_spark.rows.arrays import Int64s
-from pravega_spark.rows.framing import EventWindow
+from pravega_spark.rows.framing import NOT_EVENTS, EventWindow
 from pravega_spark.source.data_loss import head_advice, with_advice
 from pravega_spark.source.stream_positions import StreamPositions
 
@@ -174,9 +174,6 @@ class EventPrinter:
                     yield window.events(index), index.starts.astype(np.int64) + window.offset
                 window.consume(index)
             if window.unconsumed_bytes:
-                raise DataCorruption(
-                    f"{name}: offset {end} is not the end of an event; either the position is not between two events, "
-                    "or the stream has bytes that are no events, as a byte stream does"
-                )
+                raise DataCorruption(f"{name}: offset {end} is not the end of an event; {NOT_EVENTS}")
         finally:
             source.close()

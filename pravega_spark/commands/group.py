@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pravega_common.errors import NotFound
-from pravega_common.names import split_scoped_name
+from pravega_common.names import READER_GROUP_PREFIX, split_scoped_name
 from pravega_spark.commands.arguments import (
     CONTROLLER_DEFAULT,
     ControllerOption,
@@ -16,7 +16,7 @@ from pravega_spark.commands.arguments import (
     YesOption,
 )
 from pravega_spark.commands.connection import cluster_address, connected
-from pravega_spark.commands.output import confirm, counted, print_json, print_table
+from pravega_spark.commands.output import confirm, print_deleted, print_members
 from pravega_spark.commands.scope_contents import group_names, names_by_scope
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def list_groups(
     """List the reader groups that controllers know: all of Java, ours with a retention, subscribed queries."""
     with connected(controller) as client:
         found = names_by_scope(client, scope, group_names)
-    if as_json:
-        print_json([{"scope": item, "group": name} for item, name in found])
-    else:
-        print_table(counted(len(found), "reader group"), ["scope", "group"], found)
+    print_members("group", found, as_json, thing="reader group")
 
 
 def delete(
@@ -51,7 +48,7 @@ def delete(
     """Delete a reader group with its positions; retention waits for it no more."""
     scope, name = split_scoped_name(group)
     with connected(controller) as client:
-        is_known = name in group_names(client, scope)
+        is_known = client.controller.stream_exists(scope, READER_GROUP_PREFIX + name)
     # Has an event loop for the state of groups, which takes longer to import than most commands take.
     from pravega_streams.stream_manager import StreamManager
 
@@ -61,10 +58,7 @@ def delete(
         if not yes:
             confirm(f"Delete {group} with its positions?", unasked=f"deleting '{group}'")
         deleted = manager.delete_reader_group(scope, name)
-    if as_json:
-        print_json({"group": group, "deleted": deleted})
-    else:
-        print(f"{group} {'deleted' if deleted else 'was deleted meanwhile'}")
+    print_deleted("group", group, deleted, as_json)
 
 
 def _check_has_state(manager: StreamManager, scope: str, group: str) -> None:

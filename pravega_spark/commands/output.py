@@ -101,6 +101,22 @@ def print_facts(title: str, facts: Sequence[tuple[str, object]]) -> None:
     console().print(table)
 
 
+def print_members(kind: str, members: Sequence[tuple[str, str]], as_json: bool, *, thing: str) -> None:
+    """Prints members of scopes: the scope and the name of each. ``thing``: what counts them, as in "reader group"."""
+    if as_json:
+        print_json([{"scope": scope, kind: name} for scope, name in members])
+    else:
+        print_table(counted(len(members), thing), ["scope", kind], members)
+
+
+def print_deleted(kind: str, name: str, deleted: bool, as_json: bool) -> None:
+    """Prints whether this call deleted something, or another one did."""
+    if as_json:
+        print_json({kind: name, "deleted": deleted})
+    else:
+        print(f"{name} {'deleted' if deleted else 'was deleted meanwhile'}")
+
+
 def _print_columns(title: str, rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print(title)

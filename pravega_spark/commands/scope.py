@@ -18,7 +18,7 @@ from pravega_common.model.scope_quota import (
 from pravega_common.names import validate_user_scope_name
 from pravega_spark.commands.arguments import CONTROLLER_DEFAULT, ControllerOption, JsonOption, YesOption
 from pravega_spark.commands.connection import connected
-from pravega_spark.commands.output import confirm, counted, print_facts, print_json, print_table
+from pravega_spark.commands.output import confirm, counted, print_deleted, print_facts, print_json, print_table
 from pravega_spark.commands.scope_contents import absent_scope, contents_of
 from pravega_streams.client import StreamClient
 
@@ -96,10 +96,7 @@ def delete(
         if not yes:
             confirm(f"Delete scope {scope}?", unasked=f"deleting scope '{scope}'")
         deleted = _deleted(client, scope)
-    if as_json:
-        print_json({"scope": scope, "deleted": deleted})
-    else:
-        print(f"{scope} {'deleted' if deleted else 'was deleted meanwhile'}")
+    print_deleted("scope", scope, deleted, as_json)
 
 
 def _deleted(client: StreamClient, scope: str) -> bool:

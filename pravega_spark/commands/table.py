@@ -16,7 +16,7 @@ from pravega_spark.commands.arguments import (
     YesOption,
 )
 from pravega_spark.commands.connection import connected
-from pravega_spark.commands.output import confirm, counted, print_json, print_table
+from pravega_spark.commands.output import confirm, print_deleted, print_members
 from pravega_spark.commands.scope_contents import names_by_scope, table_names
 
 
@@ -33,10 +33,7 @@ def list_tables(
     """List the key-value tables of a scope, or of all."""
     with connected(controller) as client:
         found = names_by_scope(client, scope, table_names)
-    if as_json:
-        print_json([{"scope": item, "table": name} for item, name in found])
-    else:
-        print_table(counted(len(found), "key-value table"), ["scope", "table"], found)
+    print_members("table", found, as_json, thing="key-value table")
 
 
 def delete(
@@ -55,7 +52,4 @@ def delete(
         if not yes:
             confirm(f"Delete {table} with all its data?", unasked=f"deleting '{table}'")
         deleted = client.key_value_tables.delete(scope, name)
-    if as_json:
-        print_json({"table": table, "deleted": deleted})
-    else:
-        print(f"{table} {'deleted' if deleted else 'was deleted meanwhile'}")
+    print_deleted("table", table, deleted, as_json)

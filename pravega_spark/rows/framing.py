@@ -34,6 +34,11 @@ kept_share_min: Final = 8
 """A block keeps the framed bytes of its whole column in memory. The last one of a segment waits for the next column's,
 maybe for a long time: one that is smaller than this part of them is copied."""
 
+NOT_EVENTS: Final = (
+    "either the position is not between two events, or the stream has bytes that are no events, as a byte stream does"
+)
+"""The reason where no event begins or ends at a place."""
+
 _arrow_offset_max: Final = 2**31 - 1
 _inline_bytes_max: Final = 12
 _probe_events: Final = 16
@@ -219,8 +224,7 @@ def index_events(data: memoryview) -> EventLayout:
     if length > stored_event_bytes_max:
         raise DataCorruption(
             f"no event begins at byte {last} of the data: its header {bytes(data[last : last + 8]).hex()} is not "
-            f"a type of 0 and a length of at most {stored_event_bytes_max}; either the position is not between two "
-            "events, or the stream has bytes that are no events, as a byte stream does"
+            f"a type of 0 and a length of at most {stored_event_bytes_max}; {NOT_EVENTS}"
         )
     return EventLayout(_joined(run_starts, chased), last, position - last)
 

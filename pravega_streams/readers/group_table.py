@@ -182,7 +182,6 @@ class GroupTable:
 
     async def _read_on(self) -> bool:
         """Read from where the last look came to; whether all that is known now is of one moment."""
-        pages_known = 0
         while True:
             page = await self._page()
             if any(item.version < self._versions.get(item.key, 0) for item in page.items):
@@ -192,13 +191,13 @@ class GroupTable:
             if page.should_clear:
                 self._clear()
             # Entries that this client wrote before its first look are of no page.
-            pages_known = 1 if not self._versions else pages_known and pages_known + 1
+            is_all = not self._versions
             for item in page.items:
                 self._has_news = self._apply(item) or self._has_news
             if page.items or page.should_clear:
                 self._position = max(self._position, page.last_position)
             if page.reached_end or not page.items:
-                return pages_known == 1
+                return is_all
 
     async def _state_of_all(self) -> GroupState | None:
         try:

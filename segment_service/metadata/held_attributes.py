@@ -39,15 +39,12 @@ def writers_of(segment: SegmentMetadata) -> dict[AttributeId, int]:
 def agree(known: SegmentMetadata, record: SegmentMetadata) -> bool:
     """Whether the attributes of two states of a segment are those of one moment: of writers either may lack some, and
     which index counts is that of either, since a start goes back to the one of its checkpoint."""
-    if ATTRIBUTES_IN_TIER2 not in known.attributes:
+    states = (known.attributes, record.attributes)
+    if not all(ATTRIBUTES_IN_TIER2 in state for state in states):
         return known.attributes == record.attributes
     cores = [
-        {key: value for key, value in one.attributes.items() if is_core(key)} | {ATTRIBUTES_IN_TIER2: 0}
-        for one in (known, record)
-        if ATTRIBUTES_IN_TIER2 in one.attributes
+        {key: value for key, value in state.items() if is_core(key)} | {ATTRIBUTES_IN_TIER2: 0} for state in states
     ]
-    if len(cores) < 2:
-        return False
     shared = (known.attributes.keys() & record.attributes.keys()) - {ATTRIBUTES_IN_TIER2}
     return cores[0] == cores[1] and all(known.attributes[key] == record.attributes[key] for key in shared)
 
