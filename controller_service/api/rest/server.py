@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from importlib.resources import files
 from typing import Any, Final
 
@@ -138,8 +141,10 @@ def all_operations(health: HealthRegistry, parts: ApiParts, window: WindowParts)
 
 
 class DescriptionRoutes:
+    """Makes the document when it is asked for first: that takes longer than all else of a server's start."""
+
     def __init__(self, operations: Sequence[RestOperation]) -> None:
-        self._document = document(operations)
+        self._operations = operations
         folder = files("controller_service.api.rest").joinpath("explorer")
         self._files = {
             path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in EXPLORER_FILES.items()
@@ -149,7 +154,12 @@ class DescriptionRoutes:
         return [web.get("/openapi.json", self._openapi), *(web.get(path, self._file) for path in self._files)]
 
     async def _openapi(self, request: web.Request) -> web.Response:
-        return web.json_response(self._document)
+        text = await asyncio.to_thread(lambda: self._document_text)
+        return web.json_response(text=text)
+
+    @cached_property
+    def _document_text(self) -> str:
+        return json.dumps(document(self._operations))
 
     async def _file(self, request: web.Request) -> web.Response:
         content, kind = self._files[request.path]
