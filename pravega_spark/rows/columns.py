@@ -52,6 +52,8 @@ _NOT_IN_JSON: Final = re.compile(
 )
 """SQL types within a nested one that have no JSON here; a field may well be called so, and is then followed by a
 colon."""
+_NESTING: Final = re.compile(r"(struct|array|map)<|\bvoid(?=[,>])|>")
+"""What tells of an SQL type within which others the type of nothing but nulls is."""
 KEY_NAMES: Final = ("routing_key", "key")
 KEY_TYPES: Final = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 STREAM_NAMES: Final = ("stream",)
@@ -214,7 +216,24 @@ def check_none_is_lost(fields: Sequence[tuple[str, str]], known: Collection[str]
 
 def can_be_json(kind: str) -> bool:
     """Whether values of an SQL type are nested and can be written as JSON."""
-    return kind.startswith(NESTED_KINDS) and _NOT_IN_JSON.search(kind) is None
+    return kind.startswith(NESTED_KINDS) and _NOT_IN_JSON.search(kind) is None and not _has_void_items(kind)
+
+
+def _has_void_items(kind: str) -> bool:
+    """Whether arrays or maps of an SQL type have nulls for their only values, as ``array(NULL)`` and ``map()``.
+
+    Spark hands such a column over as one that ends too early, or crashes Arrow in its own process.
+    """
+    around: list[str] = []
+    for found in _NESTING.finditer(kind):
+        if found[1]:
+            around.append(found[1])
+        elif found[0] == "void":
+            if "array" in around or "map" in around:
+                return True
+        elif around:
+            around.pop()
+    return False
 
 
 def find_column(

@@ -92,6 +92,7 @@ def test_refused_schemas(fields: list[tuple[str, pa.DataType]], message: str) ->
         ([("event", "struct<product:string,variant:string>")], SinkColumns(0, None)),
         ([("event", "array<struct<interval:int,udt:int,study_interval:date>>")], SinkColumns(0, None)),
         ([("event", "struct<time:timestamp,geometry:binary>")], SinkColumns(0, None)),
+        ([("event", "struct<a:void,void:array<int>,b:struct<c:map<string,int>,d:void>>")], SinkColumns(0, None)),
     ],
 )
 def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> None:
@@ -115,6 +116,9 @@ def test_sink_columns(fields: list[tuple[str, str]], columns: SinkColumns) -> No
         ([("event", "struct<v:array<geometry(4326)>>")], r"column 'event' is struct<v:array<geometry\(4326\)>>; write"),
         ([("event", "map<string,geography(any)>")], r"column 'event' is map<string,geography\(any\)>; write"),
         ([("event", "array<time(6)>")], r"column 'event' is array<time\(6\)>; write"),
+        ([("event", "array<void>")], r"column 'event' is array<void>; write to_json\(event\) AS event"),
+        ([("event", "struct<a:int,m:map<void,void>>")], "column 'event' is struct<a:int,m:map<void,void>>; write"),
+        ([("event", "map<string,struct<a:int,b:void>>")], "column 'event' is map<string,struct<a:int,b:void>>; write"),
         ([("event", "string"), ("key", "double")], "routing_key attribute type .* bigint, but column 'key' is double"),
         ([("event", "string"), ("value", "string")], "columns 'event' and 'value' mean the same"),
     ],
