@@ -12,7 +12,8 @@ Segments of which a batch read nothing are not repeated in ``from``: one that it
 still read, has every segment of the start in ``from``.
 
 Spark 4.0 and 4.1 do not say where a batch starts when they ask for its end. There the first end of a run says in
-``first`` where a query without a checkpoint begins; after a restart that means nothing, so it is not ``from``.
+``first`` where a query without a checkpoint begins; after a restart that means nothing, so it is not ``from``. A later
+end says there where streams begin that the end before did not have.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class SourceOffset:
     start: OffsetsByStream | None = None
     ended: OffsetsByStream = field(default_factory=dict)
     first: OffsetsByStream | None = None
-    """Where the query began, in the end of a first batch of Spark 4.0 or 4.1; of use only where that is repeated."""
+    """Where streams begin that came with this batch of Spark 4.0 or 4.1; in a first batch all, where it is repeated."""
 
     def to_json(self) -> dict[str, Any]:
         """The offset as JSON, streams by name and segments by id: the same offset always gives the same text."""

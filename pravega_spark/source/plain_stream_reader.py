@@ -105,21 +105,27 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         if self._last is None:  # A first batch has the streams of the initial offset, which does not move.
             if not self._is_begun and moves_with_head(self._options):
                 self.initialOffset()  # Spark asks for it later, and a run that repeats the batch when the head moved.
-            return self._moved_to(self._tails(gateway)).to_json()
+            return self._moved_to(self._joining(gateway), self._tails(gateway)).to_json()
         last = self._last.to_json()
         self._idle.wait(last, self._last.position)
         began_s = self._monotonic_s()
         self._names.look_again()
-        position = self._tails(gateway)
+        joining, position = self._joining(gateway), self._tails(gateway)
         is_found = position != self._last.position
         self._idle.looked(last, began_s, is_found=is_found)
-        return self._moved_to(position).to_json() if is_found else last
+        return self._moved_to(joining, position).to_json() if is_found else last
 
-    def _moved_to(self, position: OffsetsByStream) -> SourceOffset:
+    def _moved_to(self, joining: OffsetsByStream, position: OffsetsByStream) -> SourceOffset:
         # A run that repeats the first batch has an initial offset of its own, where none of its batches begins.
         initial = {} if self._is_begun or self._initial is None else self._initial
-        self._last = SourceOffset(position, first=_of_streams(initial, position) or None)
+        self._last = SourceOffset(position, first=_of_streams({**initial, **joining}, position) or None)
         return self._last
+
+    def _joining(self, gateway: StreamGateway) -> OffsetsByStream:
+        """The starts of streams that the end before does not have; asked before their ends, which do not lie before."""
+        before = self._last or self._seen
+        new = [] if before is None else [name for name in self._names.names() if name not in before.position]
+        return self._of_each(new, lambda name: joining_cut(self._options, self._positions(gateway, name)))
 
     def _tails(self, gateway: StreamGateway) -> OffsetsByStream:
         """The ends of the streams; a first batch has none in which the query does not begin."""
@@ -182,7 +188,7 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         return found
 
     def _begin(self, first: SourceOffset, last: SourceOffset) -> OffsetsByStream:
-        """Return where a batch begins, which is where the one before ended.
+        """Return where a batch begins, which is where the one before ended, or where its end says of new streams.
 
         The first one begins where its end says, as ``first`` may be a later ``latest`` or head, and may have streams
         that came since. An end that says where its own batch begins was written by the reader for Spark 4.2, which also
@@ -191,7 +197,9 @@ class PlainStreamReader(SentToTask, DataSourceStreamReader):
         is_first = first.position == self._initial == first.start
         if last.start is not None:
             return last.start if is_first else {**last.start, **first.position}
-        return _of_streams(last.first or first.position, last.position) if is_first else first.position
+        if is_first:
+            return _of_streams(last.first or first.position, last.position)
+        return {**(last.first or {}), **first.position}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SpanPartition):

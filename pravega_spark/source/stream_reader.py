@@ -447,8 +447,9 @@ class StreamReader(SentToTask, DataSourceStreamReader, SupportsTriggerAvailableN
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """From the end's own record of its start: for a batch that is repeated, ``start`` may be a later ``latest``."""
         first, last = self._offsets.parsed(start), self._offsets.parsed(end)
-        if last.start is None and last.first is not None and start == self._initial:
-            first = SourceOffset(last.first)  # A first batch of Spark 4.0 or 4.1, which began at another head.
+        if last.start is None and last.first is not None:
+            # A first batch of Spark 4.0 or 4.1, which began at another head, or a later one with new streams.
+            first = SourceOffset({**last.first, **({} if start == self._initial else first.position)})
         if last.start is None and (first.position == last.position or not last.position):
             return []
         is_told = last.start is not None or last.first is not None

@@ -124,6 +124,49 @@ def test_a_stream_that_joins_in_a_logged_batch_and_is_deleted(streams: FakeStrea
     assert rows(reader(streams, fail_on_data_loss="false", **start), first, second) == [b"z"]
 
 
+@pytest.mark.parametrize("by", ["the same run", "a later run", "a later Spark"])
+@pytest.mark.parametrize("start", [{"start_stream_cut": "latest"}, {"start_time": "0"}])
+def test_what_is_truncated_from_a_stream_that_joined_in_a_logged_batch(
+    streams: FakeStreams, start: dict[str, str], by: str
+) -> None:
+    """Its end says where it began, so nothing of it is missed unseen."""
+    add(streams, "a2", b"x")
+    source = reader(streams, **start)
+    first = copy_of(source.latestOffset())
+    rows(source, source.initialOffset(), first)
+    add(streams, "a1", b"y", b"z")
+    second = copy_of(source.latestOffset())
+    assert second["first"] == {"s/a1": {"0": 0}}
+    assert source.latestOffset() == second
+
+    def repeating(**given: str) -> PlainStreamReader | StreamReader:
+        if by == "a later Spark":
+            return StreamReader(options(streams, **start, **given), SCHEMA, hurried_clock())
+        return source if by == "the same run" and not given else reader(streams, **start, **given)
+
+    assert rows(repeating(), first, second) == [b"y", b"z"]
+    streams.gateway.truncate_stream("s", "a1", {0: 9})
+    with pytest.raises(DataCorruption, match=r"a1 was lost before it was read: segment 0\.#epoch\.0 from offset 0"):
+        rows(repeating(), first, second)
+    assert rows(repeating(fail_on_data_loss="false"), first, second) == [b"z"]
+    delete(streams, "a1")
+    with pytest.raises(DataCorruption, match="stream s/a1 is deleted"):
+        rows(repeating(), first, second)
+
+
+def test_a_stream_that_came_while_the_query_was_stopped_says_where_it_began(streams: FakeStreams) -> None:
+    add(streams, "a2", b"x")
+    source = reader(streams)
+    first = copy_of(source.latestOffset())
+    rows(source, source.initialOffset(), first)
+    add(streams, "a1", b"y")
+    again = reader(streams)
+    assert again.partitions(first, first) == []
+    second = copy_of(again.latestOffset())
+    assert second["first"] == {"s/a1": {"0": 0}}
+    assert rows(again, first, second) == [b"y"]
+
+
 def test_a_stream_by_its_name_that_is_deleted_is_not_found(streams: FakeStreams) -> None:
     """A query has no other ones to go on with."""
     add(streams, "a1", b"x")
