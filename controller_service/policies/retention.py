@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.store.records import RetentionReference, SegmentRecord
-from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, RangeIndex
+from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, RangeIndex, places_of
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 unlimited: Final = (1 << 63) - 1
 
-Range = tuple[float, float]
 Value = tuple[int, RetentionReference]
 
 
@@ -70,45 +69,16 @@ def compare(first: PlacedCut, second: PlacedCut) -> Relation:
     A segment not reached yet (offset below 0) stands only for the keys in which its own cut has reached nothing else.
     """
     less = greater = False
-    others = RangeIndex(
-        (low, high, identifier) for identifier, ranges in _regions(second).items() for low, high in ranges
-    )
-    for identifier, ranges in _regions(first).items():
-        if identifier in second.cut:
-            less = less or first.cut[identifier] < second.cut[identifier]
-            greater = greater or first.cut[identifier] > second.cut[identifier]
-        for low, high in ranges:
-            for other_id in others.overlapping(low, high):
-                less, greater = less or identifier < other_id, greater or identifier > other_id
+    for identifier in first.cut.keys() & second.cut.keys():
+        less = less or first.cut[identifier] < second.cut[identifier]
+        greater = greater or first.cut[identifier] > second.cut[identifier]
+    others = RangeIndex(places_of(second))
+    for low, high, identifier in places_of(first):
+        for other_id in others.overlapping(low, high):
+            less, greater = less or identifier < other_id, greater or identifier > other_id
     if less and greater:
         return Relation.OVERLAPS
     return Relation.BEFORE if less else Relation.EQUAL_OR_AFTER
-
-
-def _regions(placed: PlacedCut) -> dict[int, list[Range]]:
-    """The keys that each segment of a cut stands for."""
-    reached = sorted(
-        (segment.key_start, segment.key_end)
-        for identifier, segment in placed.segments.items()
-        if placed.cut[identifier] >= 0
-    )
-    return {
-        identifier: [(segment.key_start, segment.key_end)]
-        if placed.cut[identifier] >= 0
-        else _uncovered(reached, segment)
-        for identifier, segment in placed.segments.items()
-    }
-
-
-def _uncovered(ranges: Sequence[Range], segment: SegmentRecord) -> list[Range]:
-    """The parts of a segment's keys that are in none of ``ranges``, which are sorted."""
-    found = []
-    edge = segment.key_start
-    for low, high in [*ranges, (segment.key_end, segment.key_end)]:
-        if low > edge and edge < segment.key_end:
-            found.append((edge, min(low, segment.key_end)))
-        edge = max(edge, high)
-    return found
 
 
 def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller_service.store.records import EpochRecord, SegmentRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, RangeIndex, is_valid
+from controller_service.store.stream_cuts import PlacedCut, RangeIndex, gaps_of, is_valid, places_of
 from pravega_common.names import segment_epoch
 
 
@@ -41,10 +41,8 @@ class GapWalk:
 
     def __init__(self, placed: PlacedCut) -> None:
         self._cut = placed.cut
-        reached = [placed.segments[identifier] for identifier, offset in placed.cut.items() if offset >= 0]
-        gaps = _gaps(reached, [placed.segments[identifier] for identifier, offset in placed.cut.items() if offset < 0])
-        self._gaps = RangeIndex(gaps)
-        self._parts = RangeIndex([*((part.key_start, part.key_end, part.segment_id) for part in reached), *gaps])
+        self._gaps = RangeIndex(gaps_of(placed))
+        self._parts = RangeIndex(places_of(placed))
         self._seen: set[int] = set()
         self.is_consistent = True
 
@@ -61,16 +59,3 @@ class GapWalk:
     def _is_passed(self, segment: SegmentRecord) -> bool:
         follow = max(self._gaps.overlapping(segment.key_start, segment.key_end), default=-1)
         return segment.segment_id < follow and segment.segment_id not in self._cut
-
-
-def _gaps(reached: list[SegmentRecord], future: list[SegmentRecord]) -> list[tuple[float, float, int]]:
-    """The keys that no segment reached has, each with the first of the others that has it: from, to, its id."""
-    covered = CoveredKeys()
-    for segment in reached:
-        covered.add(segment.key_start, segment.key_end)
-    gaps = []
-    for segment in sorted(future, key=lambda item: item.segment_id):
-        free = covered.free_in(segment.key_start, segment.key_end)
-        gaps += [(low, high, segment.segment_id) for low, high in free]
-        covered.add(segment.key_start, segment.key_end)
-    return gaps

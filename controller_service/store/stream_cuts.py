@@ -138,15 +138,13 @@ class CutIndex:
 
     def __init__(self, placed: PlacedCut) -> None:
         self._placed = placed
-        self._ids = RangeIndex(
-            (segment.key_start, segment.key_end, identifier) for identifier, segment in placed.segments.items()
-        )
+        self._ids = RangeIndex(places_of(placed))
         self._oldest = min(placed.segments, default=-1) if self._ids.covers_all else -1
         """Every segment overlaps one of the cut's; without that, none is older than all that it overlaps for sure."""
         self._newest = max(placed.segments, default=-1)
 
     def overlapping(self, segment: SegmentRecord) -> Iterator[int]:
-        """The ids of the cut's segments that share keys with a segment; one may come several times."""
+        """The ids of the cut's segments that stand in keys of a segment; one may come several times."""
         return self._ids.overlapping(segment.key_start, segment.key_end)
 
     def is_after(self, segment: SegmentRecord) -> bool:
@@ -194,15 +192,36 @@ def is_valid(placed: PlacedCut) -> bool:
 
 def is_at_or_after(new: PlacedCut, old: PlacedCut) -> bool:
     """Whether no part of ``new`` lies before ``old``."""
-    index = CutIndex(old)
-    for identifier, offset in new.cut.items():
-        if old.cut.get(identifier, offset) > offset:
-            return False
-        last_epoch = new.span[identifier]
-        for other_id in index.overlapping(new.segments[identifier]):
-            if other_id != identifier and old.span[other_id] > last_epoch:
-                return False
-    return True
+    if any(old.cut.get(identifier, offset) > offset for identifier, offset in new.cut.items()):
+        return False
+    others = RangeIndex(places_of(old))
+    return all(
+        identifier >= max(others.overlapping(low, high), default=identifier) for low, high, identifier in places_of(new)
+    )
+
+
+def places_of(placed: PlacedCut) -> list[tuple[float, float, int]]:
+    """The keys with the segment in which a cut stands there: from, to, its id.
+
+    A segment not reached yet has only the keys that no segment reached has, and none before it of its kind.
+    """
+    reached = [segment for identifier, segment in placed.segments.items() if placed.cut[identifier] >= 0]
+    return [*((segment.key_start, segment.key_end, segment.segment_id) for segment in reached), *gaps_of(placed)]
+
+
+def gaps_of(placed: PlacedCut) -> list[tuple[float, float, int]]:
+    """The keys that no segment reached has, each with the first of the others that has it: from, to, its id."""
+    covered = CoveredKeys()
+    for identifier, offset in placed.cut.items():
+        if offset >= 0:
+            covered.add(placed.segments[identifier].key_start, placed.segments[identifier].key_end)
+    gaps = []
+    for identifier in sorted(identifier for identifier, offset in placed.cut.items() if offset < 0):
+        segment = placed.segments[identifier]
+        free = covered.free_in(segment.key_start, segment.key_end)
+        gaps += [(low, high, identifier) for low, high in free]
+        covered.add(segment.key_start, segment.key_end)
+    return gaps
 
 
 class SegmentsBefore:

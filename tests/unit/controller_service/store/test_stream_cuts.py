@@ -77,6 +77,13 @@ def test_a_segment_of_another_stream_is_refused() -> None:
         ({S2: 0, S3: 0, S1: 5}, {S0: 5, S1: 5}, True),
         ({S0: 5, S1: 5}, {S2: 0, S3: 0, S1: 5}, False),
         ({S2: 0, S4: 0}, {S2: 0, S3: 9, S1: 5}, True),
+        ({S2: 0, S3: 5, S4: -1}, {S2: 0, S3: 5, S4: -1}, True),
+        ({S2: 0, S3: 6, S4: -1}, {S2: 0, S3: 5, S4: -1}, True),
+        ({S2: 0, S4: 0}, {S2: 0, S3: 5, S4: -1}, True),
+        ({S2: 0, S3: 5, S4: -1}, {S2: 0, S3: 5, S1: 9}, True),
+        ({S2: 0, S3: 5, S4: -1}, {S2: 0, S4: 0}, False),
+        ({S2: 0, S3: 5, S1: 9}, {S2: 0, S3: 5, S4: -1}, False),
+        ({S1: 5, S2: 0, S4: -1}, {S1: 5, S2: -1, S3: -1}, True),
     ],
 )
 def test_order(new: dict[int, int], old: dict[int, int], after: bool) -> None:
@@ -106,6 +113,8 @@ def test_what_lies_before_a_cut(new: dict[int, int], old: dict[int, int] | None,
         ({S0: 0, S1: 0}, {S2: 1, S4: 1}, [S0, S1, S2, S3, S4]),
         ({S2: 0, S3: 0, S1: 0}, {S2: 1, S4: 1}, [S1, S2, S3, S4]),
         ({S0: 0, S1: 0}, {S2: 0, S3: 0, S1: 1}, [S0, S1, S2, S3]),
+        ({S2: 0, S3: 5, S4: -1}, {S2: 1, S4: 1}, [S2, S3, S4]),
+        ({S0: 3, S4: -1}, {S2: 1, S4: 1}, [S0, S2, S3, S4]),
     ],
 )
 def test_what_lies_between_two_cuts(first: dict[int, int], last: dict[int, int], expected: Sequence[int]) -> None:
