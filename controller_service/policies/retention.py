@@ -174,10 +174,8 @@ def _by_time(found: Candidates, bound: BoundFacts) -> Target:
         return None
     if bound.minimum is Relation.BEFORE:
         return found.minimum[1]
-    if bound.minimum is Relation.OVERLAPS:
-        return bound.newest_before
     if found.beyond is None or bound.beyond is Relation.EQUAL_OR_AFTER:
-        return TruncationBound.SUBSCRIBERS
+        return bound.newest_before if bound.minimum is Relation.OVERLAPS else TruncationBound.SUBSCRIBERS
     return _reference(found.maximum) if bound.beyond is Relation.BEFORE else found.beyond[1]
 
 

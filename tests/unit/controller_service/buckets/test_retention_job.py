@@ -281,6 +281,16 @@ async def test_by_time_subscribers_hold_on_until_the_maximum(retention: Retentio
     assert await retention.head() == {S0: 60, S1: 0}
 
 
+async def test_by_time_the_maximum_counts_where_one_segment_alone_is_not_read(retention: RetentionWorld) -> None:
+    await retention.create(RetentionPolicy(TIME, 60 * MINUTE_MS, 120 * MINUTE_MS))
+    for number in range(6):
+        retention.write(S0, 10)
+        retention.write(S1, 10)
+        await retention.subscribe(stuck={S0: 0, S1: 10 * number})
+        await retention.run(30)
+    assert await retention.head() == {S0: 20, S1: 20}
+
+
 async def test_by_size_subscribers_hold_on_until_the_maximum(retention: RetentionWorld) -> None:
     await retention.create(RetentionPolicy(SIZE, 10, 100))
     await retention.subscribe(slow={S0: 4, S1: 0}, other={S0: 30, S1: 0})

@@ -167,6 +167,9 @@ def test_size_with_subscribers(minimum: int, retained: int, relation: Relation, 
     [
         (30, BEFORE, AFTER, R2),
         (30, OVERLAPS, AFTER, R1),
+        (30, OVERLAPS, OVERLAPS, R0),  # one segment holds the maximum back
+        (30, OVERLAPS, BEFORE, R1),
+        (0, OVERLAPS, OVERLAPS, R1),
         (30, AFTER, AFTER, TruncationBound.SUBSCRIBERS),
         (30, AFTER, BEFORE, R1),
         (30, AFTER, OVERLAPS, R0),
