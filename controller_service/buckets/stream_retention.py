@@ -194,6 +194,9 @@ class StreamRetention:
             if found.beyond is not None:
                 beyond = compare(bound, await _cut_of(context, found.beyond[1]))
             target = decide(policy, found, BoundFacts(retained, relation, beyond, before))
+            if isinstance(target, TruncationBound) and min(bound.cut.values()) < 0:
+                # Nobody could begin to read there: what is not reached yet waits for segments that would be gone.
+                target = before
         if target is None:
             return None
         if isinstance(target, TruncationBound):

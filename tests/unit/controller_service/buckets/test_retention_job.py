@@ -291,6 +291,26 @@ async def test_by_time_the_maximum_counts_where_one_segment_alone_is_not_read(re
     assert await retention.head() == {S0: 20, S1: 20}
 
 
+async def test_nothing_begins_in_segments_that_a_subscriber_has_not_reached(retention: RetentionWorld) -> None:
+    """Such a segment waits for one that the subscriber has read, and that would be gone: it would never be begun."""
+    await retention.create(RetentionPolicy(TIME, 0), segments=1)
+    low, high, merged = 1 << 32 | 1, 1 << 32 | 2, 2 << 32 | 3
+    await retention.scale([S0], [(0.0, 0.5), (0.5, 1.0)], 1)
+    retention.write(low, 10)
+    retention.write(high, 10)
+    await retention.subscribe(group={low: 2, high: 0})
+    await retention.run(30)
+    assert await retention.head() == {low: 2, high: 0}
+    await retention.scale([low, high], [(0.0, 1.0)], 2)
+    retention.write(merged, 10)
+    await retention.subscribe(group={low: 5, merged: -1})
+    await retention.run(30)
+    assert await retention.head() == {low: 2, high: 0}
+    await retention.subscribe(group={merged: 3})
+    await retention.run(30)
+    assert await retention.head() == {merged: 3}
+
+
 async def test_by_size_subscribers_hold_on_until_the_maximum(retention: RetentionWorld) -> None:
     await retention.create(RetentionPolicy(SIZE, 10, 100))
     await retention.subscribe(slow={S0: 4, S1: 0}, other={S0: 30, S1: 0})
