@@ -29,6 +29,8 @@ _MARK_CONFIGURATION: Final = StreamConfiguration(ScalingPolicy.fixed(1))
 epochs_ahead_max: Final = 2
 """A writer may follow a scale, or a rolling commit, before its epochs are current."""
 _ENDING: Final = (StreamState.SEALING, StreamState.SEALED)
+_UNUSABLE: Final = (StreamState.CREATING, StreamState.SEALED)
+"""The states in which a mark stream takes no watermarks, and will not unless it is completed or replaced."""
 
 MARK_STREAM_CREATED = register("controller.watermark_stream_created")
 
@@ -149,15 +151,16 @@ class StreamWatermarks:
         return epoch.names(context.scope, name)[0]
 
     async def _complete_epoch(self, scope: str, name: str) -> EpochRecord | None:
-        """The epoch of a mark stream; None for one that is missing or half made, which nobody else would complete."""
+        """The epoch of a mark stream; None for one that is missing, half made, which nobody else would complete, or
+        sealed."""
         try:
             marks = await self._store.open(scope, name)
-            return None if await marks.state() is StreamState.CREATING else await marks.current_epoch()
+            return None if await marks.state() in _UNUSABLE else await marks.current_epoch()
         except StreamNotFound:
             return None
 
     async def _create_mark_stream(self, context: StreamContext) -> bool:
-        """Make or complete a mark stream; False if the stream ends.
+        """Make, complete or replace a mark stream; False if the stream ends.
 
         A deletion looks for the mark stream first, and only a sealed stream can be deleted: a stream that is open
         after the mark stream was made will be deleted with it.
@@ -165,6 +168,7 @@ class StreamWatermarks:
         scope, name = context.scope, mark_stream(context.stream)
         if await context.state() in _ENDING:
             return False
+        await self._delete_sealed(scope, name)
         await self._create.create_within(scope, name, _MARK_CONFIGURATION)
         failpoint(MARK_STREAM_CREATED)
         if await self._is_open(scope, context.stream):
@@ -173,6 +177,17 @@ class StreamWatermarks:
         if made is not None:
             await self._delete.carry_out(scope, name, made.stream_id)
         return False
+
+    async def _delete_sealed(self, scope: str, name: str) -> None:
+        """Delete a mark stream that a client sealed: nobody would open it again, and its watermarks end there."""
+        try:
+            marks = await self._store.open(scope, name)
+            is_sealed = await marks.state() is StreamState.SEALED
+        except StreamNotFound:
+            return
+        if is_sealed:
+            self._log.warning("a mark stream was sealed and is made again", stream=marks.name)
+            await self._delete.carry_out(scope, name, marks.stream_id)
 
     async def _is_open(self, scope: str, stream: str) -> bool:
         try:

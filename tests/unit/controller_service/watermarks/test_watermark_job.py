@@ -406,6 +406,23 @@ async def test_a_mark_stream_that_was_left_half_made_is_completed(
     assert (await world.parts.access.info(segment)).length > 0
 
 
+async def test_a_mark_stream_that_a_client_sealed_is_replaced(world: WatermarkWorld) -> None:
+    await world.note("a", 100, {0: 10})
+    await world.run()
+    await world.controller.parts.workflows.seal.seal("x", S, mark_stream(T))
+    await world.note("a", 200, {0: 20})
+    await world.run()
+    context = await world.controller.store.open(S, mark_stream(T))
+    assert await context.state() is StreamState.ACTIVE
+    (segment,) = (await context.current_epoch()).names(S, mark_stream(T))
+    assert (await world.parts.access.info(segment)).length > 0
+    # That of a stream which is sealed itself stays, for its readers.
+    await world.controller.parts.workflows.seal.seal("y", S, mark_stream(T))
+    await world.controller.parts.workflows.seal.seal("z", S, T)
+    await world.run()
+    assert await (await world.other.store.open(S, mark_stream(T))).state() is StreamState.SEALED
+
+
 async def test_a_stream_that_goes_meanwhile_leaves_no_mark_stream(world: WatermarkWorld) -> None:
     await lose_mark_stream(world)
     await world.note("a", 100, {0: 10})
