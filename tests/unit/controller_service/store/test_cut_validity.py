@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller_service.policies.retention import Relation, compare
 from controller_service.service import Controller
 from controller_service.store.cut_validity import GapWalk, is_valid_in
 from controller_service.store.epochs import initial_epoch, next_epoch, plan_scale
 from controller_service.store.history import place_in
 from controller_service.store.records import EpochRecord, SegmentRecord, StreamState
-from controller_service.store.stream_cuts import CutPlacement, PlacedCut, epoch_bounds, is_valid
+from controller_service.store.stream_cuts import (
+    CutPlacement,
+    PlacedCut,
+    SegmentsBetween,
+    epoch_bounds,
+    is_at_or_after,
+    is_valid,
+)
 from pravega_common.errors import InvalidArgument
 from pravega_common.model.scaling import ScaleType, ScalingPolicy
 from pravega_common.model.stream_configuration import StreamConfiguration
@@ -66,28 +74,73 @@ def is_consistent(epochs: Sequence[EpochRecord], placed: PlacedCut) -> bool:
     return walk.is_consistent
 
 
+class Reading:
+    """A reader that reads segments in any order that a history allows, each to its end."""
+
+    def __init__(self, chance: random.Random, epochs: Sequence[EpochRecord]) -> None:
+        self._chance = chance
+        self._epochs = epochs
+        self.every = {segment.segment_id: segment for epoch in epochs for segment in epoch.segments}
+        self.done: set[int] = set()
+
+    def _before(self, segment: SegmentRecord) -> set[int]:
+        return {other.segment_id for other in self.every.values() if precedes(other, segment)}
+
+    def _open(self) -> list[SegmentRecord]:
+        return [
+            item for item in self.every.values() if item.segment_id not in self.done and self._before(item) <= self.done
+        ]
+
+    def go_on(self, steps: int) -> None:
+        for _ in range(steps):
+            ends = [item for item in self._open() if any(precedes(item, other) for other in self.every.values())]
+            if ends:
+                self.done.add(self._chance.choice(ends).segment_id)
+
+    def position(self) -> PlacedCut:
+        """With the segments that it waits for as not reached yet."""
+        reading = self._open()
+        unread = [item for item in self.every.values() if item.segment_id not in self.done and item not in reading]
+        waiting = [
+            item for item in unread if self._before(item) & self.done and is_next(item, unread, self.done, self.every)
+        ]
+        cut = {item.segment_id: 5 for item in reading} | {item.segment_id: -1 for item in waiting}
+        return placed_in(self._epochs, cut)
+
+
 @given(st.integers(0, 1 << 32), st.integers(0, 7), st.integers(0, 20))
 def test_where_a_reader_stands_is_always_a_valid_cut(seed: int, scales: int, steps: int) -> None:
     chance = random.Random(seed)
     epochs = random_history(chance, scales)
-    done: set[int] = set()
-    every = {segment.segment_id: segment for epoch in epochs for segment in epoch.segments}
-
-    def before(segment: SegmentRecord) -> set[int]:
-        return {other.segment_id for other in every.values() if precedes(other, segment)}
-
-    for _ in range(steps):
-        reading = [item for item in every.values() if item.segment_id not in done and before(item) <= done]
-        ends = [item for item in reading if any(precedes(item, other) for other in every.values())]
-        if not ends:
-            break
-        done.add(chance.choice(ends).segment_id)
-    reading = [item for item in every.values() if item.segment_id not in done and before(item) <= done]
-    covered = [item for item in every.values() if item.segment_id not in done and item not in reading]
-    waiting = [item for item in covered if before(item) & done and is_next(item, covered, done, every)]
-    cut = {item.segment_id: 5 for item in reading} | {item.segment_id: -1 for item in waiting}
-    placed = placed_in(epochs, cut)
+    reading = Reading(chance, epochs)
+    reading.go_on(steps)
+    placed = reading.position()
     assert is_valid(placed) and is_consistent(epochs, placed)
+
+
+@given(st.integers(0, 1 << 32), st.integers(0, 7), st.integers(0, 9), st.integers(0, 9))
+def test_a_reader_goes_on_behind_its_earlier_places(seed: int, scales: int, before: int, steps: int) -> None:
+    """Also where it waits for segments; what it reads on the way lies between the two places."""
+    chance = random.Random(seed)
+    epochs = random_history(chance, scales)
+    reading = Reading(chance, epochs)
+    reading.go_on(before)
+    first, done = reading.position(), set(reading.done)
+    reading.go_on(steps)
+    last = reading.position()
+    has_moved = reading.done != done
+    assert is_at_or_after(last, first) and is_at_or_after(first, last) is not has_moved
+    assert compare(last, first) is Relation.EQUAL_OR_AFTER
+    assert compare(first, last) is (Relation.BEFORE if has_moved else Relation.EQUAL_OR_AFTER)
+    walk = SegmentsBetween(first, last)
+    between = {
+        segment.segment_id
+        for epoch in epochs[first.first_epoch : last.last_epoch + 1]
+        for segment in walk.new_in(epoch)
+    }
+    reached = {identifier for place in (first, last) for identifier, offset in place.cut.items() if offset >= 0}
+    assert (reading.done - done) | reached <= between
+    assert not between & done
 
 
 def precedes(one: SegmentRecord, other: SegmentRecord) -> bool:
