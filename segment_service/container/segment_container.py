@@ -248,7 +248,7 @@ class SegmentContainer(Service):
         )
 
     async def on_stop(self) -> None:
-        was_serving, self._takes_requests = self._takes_requests, False
+        was_serving, self._takes_requests = self._serves, False
         try:
             if was_serving and self._writer is not None and self.failure is None and self._config.stop_flush_max_s:
                 await flush_at_stop(self, self._writer, self._config.stop_flush_max_s)
@@ -342,6 +342,13 @@ class SegmentContainer(Service):
         self.own(writer)
         await writer.start()
 
+    @property
+    def _serves(self) -> bool:
+        """Whether requests are answered. A log that failed answered callers that it does not know what became of their
+        operations, some turns before this container ends: who looks then must not see a state without them, which the
+        next owner may have."""
+        return self._takes_requests and self.durable_log.failure is None
+
     async def _check_owner(self) -> None:
         await self.durable_log.check_owner()
 
@@ -362,7 +369,7 @@ class SegmentContainer(Service):
         return self
 
     def table_map(self, segment: str, segment_id: int) -> ContainerTableMap:
-        if not self._takes_requests:
+        if not self._serves:
             raise self._offline()
         return self.table_maps.table_map(segment_id)
 
@@ -494,7 +501,7 @@ class SegmentContainer(Service):
     def _submit_deletion(self, segment: str) -> asyncio.Future[None]:
         """One of a damaged segment is taken beyond all limits: they may be reached because of what it holds."""
         request, found = DeleteRequest(segment), self.metadata.by_name(segment)
-        if found is None or not self._takes_requests or not self.durable_log.may_release(found.segment_id):
+        if found is None or not self._serves or not self.durable_log.may_release(found.segment_id):
             return self._submit(request)
         return self.durable_log.release(found.segment_id, request)
 
@@ -514,7 +521,7 @@ class SegmentContainer(Service):
 
     def _refusal(self, length: int) -> PravegaError | None:
         """The reason why a request with ``length`` bytes cannot be taken now; ``None`` if it can."""
-        if not self._takes_requests:
+        if not self._serves:
             return self._offline()
         if self.durable_log.queue.is_full:
             return Throttled(f"container {self.container_id}: the queue of operations is full")
@@ -531,12 +538,13 @@ class SegmentContainer(Service):
         return None
 
     def _offline(self) -> ContainerOffline:
-        reason = "failed" if self.failure is not None else self.state.value
+        failure = self.failure or self.durable_log.failure
+        reason = "failed" if failure is not None else self.state.value
         return ContainerOffline(f"container {self.container_id} takes no requests: it is {reason}")
 
     def _known(self, segment: str) -> SegmentMetadata | None:
         """The live segment if it is in memory; never waits."""
-        if not self._takes_requests:
+        if not self._serves:
             raise self._offline()
         found = self.metadata.by_name(segment)
         if found is not None:
@@ -546,7 +554,7 @@ class SegmentContainer(Service):
     async def _live(self, segment: str) -> SegmentMetadata:
         """The live segment, looked up in Tier 2 if need be."""
         found = await self.loader.find(segment)
-        if not self._takes_requests:
+        if not self._serves:
             raise self._offline()
         if found is None:
             raise SegmentNotFound(segment)
