@@ -55,29 +55,32 @@ async def select_delta_from_log(
     """As ``select_delta``, of the table's log: it is read, and the index says which records live. ``None`` if the index
     was cleared meanwhile; ``SegmentTruncated`` if the compactor came first, ``SegmentNotFound`` if a deletion did,
     ``InvalidArgument`` if ``from_position`` is not the start of a record."""
-    start_offset, length = table.start_offset, table.indexed_to
+    start_offset = table.start_offset
     should_clear = from_position < start_offset
-    position = max(from_position, start_offset)
-    if position >= length:
+    position = read_to = max(from_position, start_offset)
+    if position >= table.indexed_to:
         return DeltaSelection([], should_clear, True, 0)
     entries: list[tuple[bytes, Slot]] = []
     page_bytes = 0
     is_start = from_position <= start_offset
-    async with aclosing(read_records(store, table, position, length)) as parts:
-        while records := await _next(parts, table, from_position, is_start=is_start or bool(entries)):
-            live = await index.find([record.key for record in records])
-            if live is None:
-                return None
-            for record in records:
-                slot = live.get(record.key)
-                if slot is None or slot.offset != record.offset:
-                    continue
-                if len(entries) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
-                    return DeltaSelection(entries, should_clear, False, position)
-                entries.append((record.key, slot))
-                page_bytes += record.size
-                position = record.offset + record.size
-    return DeltaSelection(entries, should_clear, True, length)
+    # What lived may have moved to the tail while the log was read: the reader would stop at a page without it.
+    while not entries and read_to < (length := table.indexed_to):
+        async with aclosing(read_records(store, table, read_to, length)) as parts:
+            while records := await _next(parts, table, from_position, is_start=is_start or bool(entries)):
+                live = await index.find([record.key for record in records])
+                if live is None:
+                    return None
+                for record in records:
+                    slot = live.get(record.key)
+                    if slot is None or slot.offset != record.offset:
+                        continue
+                    if len(entries) >= min(count_max, page_entries_max) or page_bytes >= page_bytes_max:
+                        return DeltaSelection(entries, should_clear, False, position)
+                    entries.append((record.key, slot))
+                    page_bytes += record.size
+                    position = record.offset + record.size
+        read_to, is_start = length, True
+    return DeltaSelection(entries, should_clear, True, read_to)
 
 
 async def _next(

@@ -349,3 +349,25 @@ async def test_a_table_that_grows_while_it_is_deleted_if_empty_is_not_empty(
     await tables.delete_table(T, must_be_empty=True)
     with pytest.raises(SegmentNotFound):
         await tables.delete_table(T, must_be_empty=True)
+
+
+async def test_a_page_of_changes_is_empty_only_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader stops there: what moved to the tail while the log was read would not be known to it."""
+    store, maps = InMemorySegmentStore(), await TableMaps().open()
+    tables = TableExtension(store, maps=maps)
+    await fill(tables, maps)
+    tables = TableExtension(store, maps=maps)
+    position = (await tables.table_info(T)).length
+    await tables.put(T, [TableEntry(key(number), b"before") for number in range(5)])
+    find, is_moved = PagedKeyIndex.find, asyncio.Event()
+
+    async def find_late(index: PagedKeyIndex, keys: list[bytes]) -> dict[bytes, Slot] | None:
+        if not is_moved.is_set():
+            is_moved.set()
+            await tables.put(T, [TableEntry(key(number), b"after") for number in range(5)])
+        return await find(index, keys)
+
+    monkeypatch.setattr(PagedKeyIndex, "find", find_late)
+    page = await tables.delta(T, position, 100)
+    assert [entry.key for entry in page.entries] == [key(number) for number in range(5)]
+    assert (await tables.delta(T, page.last_position, 100)).entries == ()
