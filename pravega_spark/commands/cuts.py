@@ -66,13 +66,14 @@ def resolve_position(
 def check_valid(client: StreamClient, scope: str, stream: str, cut: SegmentOffsets, name: str) -> None:
     """Raises ``InvalidArgument`` unless the cut's segments cover the stream's keys; ``name`` begins the message."""
     try:
-        is_valid, why = client.controller.is_cut_valid(scope, stream, cut), "its segments do not belong together"
+        if client.controller.is_cut_valid(scope, stream, cut):
+            return
+        why = "its segments do not cover the keys of the stream, each once"
     except InvalidArgument as error:
-        is_valid, why = False, str(error)
-    if not is_valid:
-        raise InvalidArgument(
-            f"{name} is not valid in {scope}/{stream}: {why}; was the stream deleted and created again?"
-        )
+        why = str(error)
+    raise InvalidArgument(
+        f"{name} is not valid in {scope}/{stream}: {why}; pravega-spark stream cut {scope}/{stream} prints one that is"
+    )
 
 
 def segment_json(scope: str, stream: str, identifier: int) -> dict[str, object]:

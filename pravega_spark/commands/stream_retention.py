@@ -211,14 +211,15 @@ def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, manner: _Manner
     client, scope, stream = opened.client, opened.scope, opened.stream
     size_bytes = _bytes_before(opened, wanted)
     counted = f"{text_of_bytes(size_bytes)} ({size_bytes:,} bytes) {why}"
-    is_new = size_bytes or wanted.keys() != client.head_cut(scope, stream).keys()
-    if is_new and not manner.dry_run:
+    is_new = size_bytes > 0 or wanted.keys() != client.head_cut(scope, stream).keys()
+    truncates = is_new and not manner.dry_run
+    if truncates:
         if not manner.yes:
             confirm(f"{scope}/{stream}: forget {counted}?", unasked=f"truncating '{scope}/{stream}'")
         client.controller.truncate_stream(scope, stream, wanted)
     text = StreamCut(scope, stream, wanted).as_text()
     if manner.as_json:
-        print_json({"stream": f"{scope}/{stream}", "cut": text, "bytes": size_bytes, "truncated": not manner.dry_run})
+        print_json({"stream": f"{scope}/{stream}", "cut": text, "bytes": size_bytes, "truncated": truncates})
         return
     print(f"{scope}/{stream}: {'would forget' if manner.dry_run else 'forgot'} {counted}")
     if manner.dry_run:
@@ -226,11 +227,13 @@ def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, manner: _Manner
 
 
 def _bytes_before(opened: _Opened, wanted: SegmentOffsets) -> int:
-    """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it lies before the head."""
+    """Counts the bytes from the head of the stream to a cut; ``InvalidArgument`` if it does not lie between head and
+    tail."""
     from pravega_spark.source.stream_positions import StreamPositions
 
     head = opened.client.head_cut(opened.scope, opened.stream)
     _check_not_before(opened, head, wanted)
+    _check_not_behind(opened, wanted)
     positions = StreamPositions(opened.gateway, opened.scope, opened.stream, fail_on_data_loss=False)
     return sum(span.length for span in positions.spans(head, wanted))
 
@@ -246,6 +249,21 @@ def _check_not_before(opened: _Opened, head: SegmentOffsets, wanted: SegmentOffs
         raise InvalidArgument(
             f"the position lies before the head of {opened.scope}/{opened.stream}: that was cut off already"
         )
+
+
+def _check_not_behind(opened: _Opened, wanted: SegmentOffsets) -> None:
+    """Raises ``InvalidArgument`` for a cut with an offset that its segment does not have yet.
+
+    Controllers do not compare offsets with lengths, and such a head hides what is written next, up to itself.
+    """
+    infos = opened.gateway.segment_infos(opened.scope, opened.stream, wanted)
+    for item, info in sorted(infos.items()):
+        if wanted[item] > info.length:
+            raise InvalidArgument(
+                f"the position is at offset {wanted[item]} of segment {short_segment_name(item)} of "
+                f"{opened.scope}/{opened.stream}, which has {info.length} bytes: it was changed, or is of an earlier "
+                "stream of that name"
+            )
 
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) -> None:

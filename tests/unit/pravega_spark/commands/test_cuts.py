@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pravega_common.errors import InvalidArgument
 from pravega_spark.commands import cuts
-from pravega_spark.commands.cuts import resolve_cut, resolve_position
+from pravega_spark.commands.cuts import check_valid, resolve_cut, resolve_position
 from tests.unit.pravega_spark.streams import FakeStreams
 
 WRITTEN_MS = 1_700_000_000_000
@@ -35,6 +36,22 @@ def test_a_wrong_word_is_told_which_positions_there_are() -> None:
         InvalidArgument, match=r"'begin'.*; a position is head, tail, or a text that pravega-spark stream"
     ):
         resolve_cut(NOBODY, "s", "t", "begin")
+
+
+@pytest.mark.parametrize("answer", [False, InvalidArgument("the offset in segment 0.#epoch.0: -5 is not possible")])
+def test_a_cut_that_is_not_valid_is_told_where_one_is_printed(answer: bool | InvalidArgument) -> None:
+    """And not that the stream was made again, which neither a part of a cut nor a changed offset shows."""
+
+    def is_cut_valid(*cut: object) -> bool:
+        if isinstance(answer, InvalidArgument):
+            raise answer
+        return answer
+
+    client: Any = SimpleNamespace(controller=SimpleNamespace(is_cut_valid=is_cut_valid))
+    why = answer if answer else "its segments do not cover the keys of the stream, each once"
+    told = f"the cut is not valid in s/t: {why}; pravega-spark stream cut s/t prints one that is"
+    with pytest.raises(InvalidArgument, match=f"^{re.escape(told)}$"):
+        check_valid(client, "s", "t", {0: -5}, "the cut")
 
 
 def test_an_end_has_all_that_was_written_within_its_millisecond(

@@ -1,7 +1,8 @@
-"""Tests that a truncation counts from the head, and is refused where its cut lies before it."""
+"""Tests that a truncation counts from the head, and is refused where its cut does not lie between head and tail."""
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pravega_common.errors import InvalidArgument
-from pravega_spark.commands.stream_retention import _bytes_before, _Opened
+from pravega_spark.commands.stream_retention import _bytes_before, _Manner, _Opened, _truncate
 from tests.unit.pravega_spark.streams import SCOPE, FakeStreams
 
 EVENT = b"x" * 92  # 100 bytes with its header.
@@ -24,10 +25,13 @@ def streams(tmp_path: Path) -> FakeStreams:
     return made
 
 
-def bytes_before(streams: FakeStreams, wanted: dict[int, int]) -> int:
+def opened(streams: FakeStreams) -> _Opened:
     """The client is asked for the head alone, which the gateway tells too."""
-    opened = _Opened(cast(Any, streams.gateway), cast(Any, streams.gateway), SCOPE, "t")
-    return _bytes_before(opened, wanted)
+    return _Opened(cast(Any, streams.gateway), cast(Any, streams.gateway), SCOPE, "t")
+
+
+def bytes_before(streams: FakeStreams, wanted: dict[int, int]) -> int:
+    return _bytes_before(opened(streams), wanted)
 
 
 def test_bytes_from_the_head_to_a_cut(streams: FakeStreams) -> None:
@@ -50,6 +54,24 @@ def test_a_cut_in_segments_before_the_head_is_refused(streams: FakeStreams, capl
     left, right = streams.scale("t", [0, 1], [(0.0, 0.5), (0.5, 1.0)])
     streams.gateway.truncate_stream(SCOPE, "t", {left: 0, right: 0})
     check_refused(streams, {0: 900, 1: 900}, caplog)
+
+
+def test_a_cut_behind_the_end_of_a_segment_is_refused(streams: FakeStreams, caplog: pytest.LogCaptureFixture) -> None:
+    """It would be the head, and hide what is written next."""
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(InvalidArgument, match=r"is at offset 1001 of segment 1\.#epoch\.0 of s/t, which has 1000 bytes"),
+    ):
+        bytes_before(streams, {0: 1000, 1: 1001})
+    assert not caplog.records
+
+
+def test_a_truncation_at_the_head_tells_that_it_does_nothing(
+    streams: FakeStreams, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _truncate(opened(streams), {0: 0, 1: 0}, "at head", _Manner(dry_run=False, yes=True, as_json=True))
+    told = json.loads(capsys.readouterr().out)
+    assert (told["bytes"], told["truncated"]) == (0, False)
 
 
 def check_refused(streams: FakeStreams, wanted: dict[int, int], caplog: pytest.LogCaptureFixture) -> None:
