@@ -21,6 +21,7 @@ from pravega_common.listed import listed
 from pravega_common.model.sink_runs import SinkRuns
 from pravega_common.model.transaction_sets import SetMember, SetState, Sink, TransactionSet, label_of
 
+record_version_oldest: Final = 1
 record_version: Final = 2
 """Version 1 had no seen runs: tasks entered their runs as drivers do."""
 record_bytes_max: Final = 1_000_000
@@ -156,11 +157,14 @@ def from_bytes(data: bytes) -> LedgerRecord:
     try:
         value: dict[str, Any] = json.loads(data)
         version = value["version"]
-        if version in (1, record_version):
+        if version in range(record_version_oldest, record_version + 1):
             return _parsed(value, value["seen"] if version > 1 else ())
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataCorruption(f"the record of a sink cannot be read ({error}): {data[:80]!r}") from error
-    raise InvalidArgument(f"the record of this sink has version {version}, this connector reads {record_version}")
+    raise InvalidArgument(
+        f"the record of this sink has version {version}, this connector reads versions {record_version_oldest} to "
+        f"{record_version}; use the connector that wrote it, or a newer one"
+    )
 
 
 def _parsed(value: dict[str, Any], seen: Iterable[str]) -> LedgerRecord:

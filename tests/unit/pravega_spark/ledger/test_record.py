@@ -110,7 +110,9 @@ def test_damage_and_newer_versions_are_named() -> None:
     ):
         with pytest.raises(DataCorruption, match="record of a sink cannot be read"):
             from_bytes(damaged)
-    with pytest.raises(InvalidArgument, match="version 3, this connector reads 2"):
+    with pytest.raises(
+        InvalidArgument, match="version 3, this connector reads versions 1 to 2; use the connector that"
+    ):
         from_bytes(data.replace(b'"version":2', b'"version":3'))
 
 
