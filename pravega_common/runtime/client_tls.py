@@ -112,10 +112,14 @@ def tls_problem(host: str, port: int, tls: ClientTls | None, what: str) -> Rejec
     if tls is None:
         return _problem_of_plaintext(host, port, what)
     try:
-        with _handshake(host, port, tls.context):
-            return None
+        with _handshake(host, port, tls.context) as stream:
+            if tls.verify_host or _name_in_certificate(stream):
+                return None
     except OSError as error:
         return explained(error, what)
+    return ConfigurationError(
+        f"the certificate of {what} has no name, and gRPC connects to no such server: have one made for its host"
+    )
 
 
 def _problem_of_plaintext(host: str, port: int, what: str) -> RejectedError | None:
@@ -132,9 +136,15 @@ def _problem_of_plaintext(host: str, port: int, what: str) -> RejectedError | No
 def certified_name(host: str, port: int, tls: ClientTls) -> str:
     """The first name in the certificate of a server, which must be of the authorities trusted; empty if it has none."""
     with _handshake(host, port, tls.context) as stream:
-        certificate: dict[str, Any] = stream.getpeercert() or {}
-    names = certificate.get("subjectAltName", ())
-    return next((str(name[1]) for name in names if name[0] in ("DNS", "IP Address")), "")
+        return _name_in_certificate(stream)
+
+
+def _name_in_certificate(stream: ssl.SSLSocket) -> str:
+    """The first name of a host, or else the common name of the subject, which gRPC compares then."""
+    certificate: dict[str, Any] = stream.getpeercert() or {}
+    hosts = [value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
+    common = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+    return str(next(iter(hosts + common), ""))
 
 
 def _handshake(host: str, port: int, context: ssl.SSLContext) -> ssl.SSLSocket:

@@ -84,6 +84,8 @@ def _make_channel(endpoint: Endpoint) -> grpc.Channel:
             name = certified_name(endpoint.host, endpoint.port, endpoint.tls)
         except OSError as error:
             raise Unsent(error.strerror or str(error)) from error
+        if not name:
+            raise Unsent("its certificate has no name")
         options.append(("grpc.ssl_target_name_override", name))
     credentials = grpc.ssl_channel_credentials(endpoint.tls.root_certificates())
     return grpc.secure_channel(str(endpoint), credentials, options=options)

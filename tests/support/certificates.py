@@ -50,14 +50,16 @@ class Authority:
         self.file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str = "server", *, hosts: tuple[str, ...] = LOCAL_NAMES, days: int = 5) -> CertificateFiles:
-        """Sign a certificate; one of the same name is replaced. With negative ``days`` it ended that long ago."""
+        """Sign a certificate; one of the same name is replaced. With negative ``days`` it ended that long ago. Without
+        hosts the name is what only its subject has."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        named = _builder(subject, self._name, key, days)
+        if hosts:
+            named = named.add_extension(x509.SubjectAlternativeName([_general(host) for host in hosts]), critical=False)
         certificate = (
-            _builder(subject, self._name, key, days)
-            .add_extension(x509.SubjectAlternativeName([_general(host) for host in hosts]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            named.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
         )

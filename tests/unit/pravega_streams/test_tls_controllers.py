@@ -98,6 +98,20 @@ def test_a_certificate_of_another_host(authority: Authority) -> None:
         assert create_scope(any_name) == pb.CreateScopeStatus.SUCCESS
 
 
+def test_a_certificate_whose_name_is_in_its_subject_alone(authority: Authority) -> None:
+    """As older authorities make them: it names no host, but gRPC takes the common name for one."""
+    with serving(authority.issue("elsewhere.example", hosts=())) as port:
+        any_name = ControllerAddress.parse(f"tls://127.0.0.1:{port}", ca_file=authority.file, verify_host=False)
+        assert create_scope(any_name) == pb.CreateScopeStatus.SUCCESS
+
+
+def test_a_certificate_without_a_name(authority: Authority) -> None:
+    with serving(authority.issue("", hosts=())) as port:
+        said = refusal(ControllerAddress.parse(f"tls://127.0.0.1:{port}", ca_file=authority.file, verify_host=False))
+    assert isinstance(said, ConfigurationError)
+    assert f"the certificate of the controller at 127.0.0.1:{port} has no name" in str(said)
+
+
 def test_a_controller_of_any_name_may_be_away_and_come_back_with_another_name(authority: Authority) -> None:
     """gRPC compares names always: the client reads it out of the certificate, and again once it may be another one."""
     port = free_port()
