@@ -212,6 +212,8 @@ def _truncate(opened: _Opened, wanted: SegmentOffsets, why: str, manner: _Manner
     size_bytes = _bytes_before(opened, wanted)
     counted = f"{text_of_bytes(size_bytes)} ({size_bytes:,} bytes) {why}"
     is_new = size_bytes > 0 or wanted.keys() != client.head_cut(scope, stream).keys()
+    if is_new:
+        _open_segments(opened)
     truncates = is_new and not manner.dry_run
     if truncates:
         if not manner.yes:
@@ -268,11 +270,7 @@ def _check_not_behind(opened: _Opened, wanted: SegmentOffsets) -> None:
 
 def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) -> None:
     controller, scope, stream = opened.client.controller, opened.scope, opened.stream
-    count = len(controller.current_segments(scope, stream))
-    if not count:
-        raise StreamSealed(
-            f"stream '{scope}/{stream}' is sealed, and its policy stays as it is; cut off now with --once"
-        )
+    count = _open_segments(opened)
     configuration = replace(controller.stream_configuration(scope, stream), retention=policy)
     if configuration.scaling.scale_type is ScaleType.FIXED:
         # An update scales a fixed stream back to the number in its policy: keep what was scaled by hand.
@@ -283,3 +281,15 @@ def _set_policy(opened: _Opened, policy: RetentionPolicy | None, as_json: bool) 
         print_json({"stream": f"{scope}/{stream}", "retention": retention})
     else:
         print(f"{scope}/{stream}: {retention_text(policy)}; the controller applies this from time to time")
+
+
+def _open_segments(opened: _Opened) -> int:
+    """Counts them. ``StreamSealed`` where there is no such segment: controllers change nothing of such a stream."""
+    count = len(opened.client.controller.current_segments(opened.scope, opened.stream))
+    if not count:
+        stream = f"{opened.scope}/{opened.stream}"
+        raise StreamSealed(
+            f"stream '{stream}' is sealed: its policy stays as it is, and nothing of it is cut off; once nobody needs "
+            f"it: pravega-spark stream delete {stream}"
+        )
+    return count

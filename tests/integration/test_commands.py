@@ -135,7 +135,7 @@ def test_the_life_of_a_stream(shell: Shell) -> None:
     assert not shell.json("stream", "info", stream)["sealed"]
     shell.run("stream", "seal", stream, "--yes")
     assert shell.json("stream", "info", stream)["sealed"]
-    assert "is sealed, and its policy stays" in shell.complaint("stream", "retain", stream, "--hours", "1")
+    assert "is sealed: its policy stays" in shell.complaint("stream", "retain", stream, "--hours", "1")
     assert shell.json("stream", "retain", stream, "--hours", "1", "--once")["bytes"] == 0
     assert f"scope '{shell.scope}-2' does not exist" in shell.complaint("stream", "list", f"{shell.scope}-2")
     shell.run("stream", "delete", stream, "--yes")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, StreamSealed
 from pravega_spark.commands.stream_retention import _bytes_before, _Manner, _Opened, _truncate
 from tests.unit.pravega_spark.streams import SCOPE, FakeStreams
 
@@ -72,6 +74,17 @@ def test_a_truncation_at_the_head_tells_that_it_does_nothing(
     _truncate(opened(streams), {0: 0, 1: 0}, "at head", _Manner(dry_run=False, yes=True, as_json=True))
     told = json.loads(capsys.readouterr().out)
     assert (told["bytes"], told["truncated"]) == (0, False)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_sealed_stream_is_not_truncated(streams: FakeStreams, dry_run: bool) -> None:
+    """Controllers refuse it, so a plan of it would be none."""
+    sealed = opened(streams)
+    controller = SimpleNamespace(current_segments=lambda scope, stream: [])
+    client: Any = SimpleNamespace(head_cut=streams.gateway.head_cut, controller=controller)
+    told = "stream 's/t' is sealed: its policy stays .*: pravega-spark stream delete s/t$"
+    with pytest.raises(StreamSealed, match=told):
+        _truncate(replace(sealed, client=client), {0: 500, 1: 500}, "", _Manner(dry_run, yes=True, as_json=True))
 
 
 def check_refused(streams: FakeStreams, wanted: dict[int, int], caplog: pytest.LogCaptureFixture) -> None:
