@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from pravega_common.errors import ConfigurationError
@@ -89,6 +98,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse ``true`` for a number, which Pydantic would take for 1; a text is how variables give one."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is int:
+            raise ValueError(f"{str(value).lower()} is no whole number")
+        return value
+
 
 class ClusterSection(Section):
     """The cluster that a service belongs to, its control plane oracle, and the service's lease there."""
@@ -143,7 +160,8 @@ class ServiceSettings(BaseSettings):
             raise _refusal("environment", [_no_json(cls, error)]) from None
         except ValidationError as error:
             # Not chained: the original error may show a secret.
-            raise _refusal(origin, [_mistake(cls, item) for item in error.errors()]) from None
+            mistakes = [f"{_origin(cls, item['loc'], origin)}: {_mistake(cls, item)}" for item in error.errors()]
+            raise ConfigurationError("\n".join(mistakes)) from None
         contradictions = settings.contradictions()
         if contradictions:
             raise _refusal(origin, contradictions)
@@ -190,6 +208,14 @@ def _no_json(settings: type[BaseSettings], error: SettingsError) -> str:
 
 def _refusal(origin: str, mistakes: Sequence[str]) -> ConfigurationError:
     return ConfigurationError("\n".join(f"{origin}: {mistake}" for mistake in mistakes))
+
+
+def _origin(settings: type[BaseSettings], location: Sequence[str | int], file: str) -> str:
+    """The variable of a setting, or of its section, where the environment has it; else the file."""
+    prefix, delimiter = str(settings.model_config["env_prefix"]), str(settings.model_config["env_nested_delimiter"])
+    names = [f"{prefix}{delimiter.join(map(str, location[:count]))}".upper() for count in (2, 1)]
+    given = {name.upper() for name in os.environ}
+    return next((f"environment: {name}" for name in names if name in given), file)
 
 
 def _mistake(settings: type[BaseSettings], item: Any) -> str:

@@ -74,6 +74,32 @@ def test_a_mistake_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "mistake"),
+    [
+        ("PRAVEGA_TEST_CLUSTER__LEASE_MS", "soon", "cluster.lease_ms = 'soon': "),
+        ("pravega_test_cluster__nme", "x", "cluster.nme: no such setting"),
+        ("PRAVEGA_TEST_CLUSTER", '{"lease_ms": 1}', "cluster.lease_ms = 1: "),
+    ],
+)
+def test_a_mistake_in_a_variable_is_not_said_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, mistake: str
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text("[cluster]\nlease_ms = 5000\n[disk]\nfolders = 1\n")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError) as raised:
+        Settings.load(file)
+    lines = sorted(str(raised.value).splitlines())
+    assert lines[0].startswith(f"{file}: disk.folders = 1: ")
+    assert lines[1].startswith(f"environment: {variable.upper()}: {mistake}")
+
+
+def test_true_is_no_number() -> None:
+    with pytest.raises(ConfigurationError, match=r"cluster\.lease_ms = True: Value error, true is no whole number$"):
+        Settings.from_values({"cluster": {"lease_ms": True}})
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = Settings.from_values({})
     with pytest.raises(ValidationError):
