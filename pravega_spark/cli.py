@@ -17,6 +17,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"pravega-spark {__version__}")
         return
+    _open_closed_streams()
     # A failed handshake is said by this program, in one sentence; gRPC would print its own lines beside it.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     keep_grpc_out_of_forks()
@@ -27,17 +28,29 @@ def main() -> None:
         try:
             _command()()
         finally:
-            if sys.stdout is not None:  # none where it was closed before the start
-                sys.stdout.flush()
+            sys.stdout.flush()
     except PravegaError as error:
         sys.exit(f"pravega-spark: {error}")
     except ModuleNotFoundError as error:
         exit_lacking("pravega-spark", error)
+    except KeyboardInterrupt:  # While modules are imported: a command gives this status itself.
+        sys.exit(130)
     except OSError as error:
         # A full disk behind standard output, say. Python would complain once more when it closes that.
-        if sys.stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1 if isinstance(error, BrokenPipeError) else f"pravega-spark: {error}")
+
+
+def _open_closed_streams() -> None:
+    """Has the standard streams lead nowhere that were closed before the start.
+
+    Their numbers would go to the next files and connections, and Python has None in their place.
+    """
+    names = ("stdin", "stdout", "stderr")
+    while (opened := os.open(os.devnull, os.O_RDWR)) < len(names):
+        name = names[opened]
+        setattr(sys, name, os.fdopen(opened, "r" if name == "stdin" else "w"))
+    os.close(opened)
 
 
 def _command() -> Callable[[], None]:

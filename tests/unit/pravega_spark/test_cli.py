@@ -39,6 +39,32 @@ def test_a_command_needs_no_standard_output() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_closed_before_lead_nowhere(closed: str, tmp_path: Path) -> None:
+    """No connection gets the number of one, and nothing of a command meets None."""
+    told = tmp_path / "told"
+    lines = (
+        "import pathlib, socket",
+        "def show():",
+        "    with socket.socket() as made:",
+        "        number = made.fileno()",
+        "    print(sys.stdin.read(), sys.stdout.isatty(), file=sys.stderr, flush=True)",
+        f"    pathlib.Path({str(told)!r}).write_text(str(number > 2))",
+        "made.command()(show)",
+    )
+    words = ["sh", "-c", f'exec "$0" "$@" {closed}', sys.executable, "-c", _code(*lines)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert told.read_text() == "True"
+
+
+def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
+    interrupt = "def interrupt(arguments): raise KeyboardInterrupt", "application.make_application = interrupt"
+    words = [sys.executable, "-c", _code(*interrupt)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("module", ["pravega_spark", "pravega_spark.cli"])
 def test_a_module_runs_the_command_line(module: str) -> None:
     words = [sys.executable, "-m", module, "--version"]
@@ -48,12 +74,16 @@ def test_a_module_runs_the_command_line(module: str) -> None:
 
 def _run(count: int, output: int | None) -> subprocess.CompletedProcess[str]:
     """Runs a command that prints this many lines; a few stay in a buffer until its end. No output: it is closed."""
-    code = (
-        "import sys, typer\nfrom pravega_spark import application, cli\n"
-        f"made = typer.Typer()\nmade.command()(lambda: print('line\\n' * {count}))\n"
-        "application.make_application = lambda arguments: made\nsys.argv[1:] = []\ncli.main()"
-    )
+    code = _code(f"made.command()(lambda: print('line\\n' * {count}))")
     words = [sys.executable, "-c", code]
     if output is None:
         words = ["sh", "-c", 'exec "$0" "$@" >&-', *words]
     return subprocess.run(words, stdout=output, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+
+
+def _code(*lines: str) -> str:
+    """The program of a command line, with lines that give it its command."""
+    begin = "import sys, typer", "from pravega_spark import application, cli", "made = typer.Typer()"
+    return "\n".join(
+        [*begin, "application.make_application = lambda arguments: made", *lines, "sys.argv[1:] = []", "cli.main()"]
+    )
