@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from bisect import bisect_right, insort
 from collections import OrderedDict, deque
@@ -27,6 +28,11 @@ queued_bytes_max: Final = 32 * 1024 * 1024
 """Bytes that wait to be written; above it, what is offered is dropped."""
 threads_max: Final = 1
 """Threads that wait for the disk. One: calls of RocksDB never overlap, and closing comes after all of them."""
+names_listed_max: Final = 3
+_OWN_FILES: Final = re.compile(
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\..+)?|(MANIFEST|OPTIONS)-.+|\d+\.(log|sst|blob|dbtmp)|rocksdict-config\.json"
+)
+"""The names of what RocksDB makes, of which a process that was killed leaves some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +185,7 @@ class RocksDBSecondLevel(Service):
             raise ConfigurationError(
                 "the cache on disk needs RocksDB: install pravega-spark[rocksdb], or configure no cache on disk"
             ) from error
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        self._empty_folder()
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.none())
@@ -189,11 +194,28 @@ class RocksDBSecondLevel(Service):
         without_log.disable_wal = True  # type: ignore[method-assign,assignment]  # the stub takes it for a method
         self._database.set_write_options(without_log)
 
+    def _empty_folder(self) -> None:
+        """``ConfigurationError`` for a folder with something else than a cache, which somebody may miss."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            others = sorted(entry.name for entry in self._folder.iterdir() if not _OWN_FILES.fullmatch(entry.name))
+        except OSError as error:
+            raise ConfigurationError(
+                f"the cache's folder {self._folder} cannot be written ({error.strerror}): choose another (disk_folder)"
+            ) from error
+        if others:
+            raise ConfigurationError(
+                f"the cache's folder {self._folder} is emptied at each start, and has what is no cache "
+                f"({', '.join(others[:names_listed_max])}): choose another (disk_folder)"
+            )
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def _close(self) -> None:
         database, self._database = self._database, None
+        if database is None:
+            return  # It never had the folder, which may be of somebody else.
         try:
-            if database is not None:
-                database.close()
+            database.close()
         except Exception as error:  # rocksdict raises bare Exception
             self.log.warning("the cache on disk does not close", error=repr(error))
         shutil.rmtree(self._folder, ignore_errors=True)

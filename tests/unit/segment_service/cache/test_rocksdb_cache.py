@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pravega_common.errors import ConfigurationError
 from segment_service.cache import rocksdb_cache
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
@@ -43,6 +44,34 @@ async def test_what_was_offered_is_found(level: RocksDBSecondLevel) -> None:
     level.forget(KEY)
     assert await level.read(KEY, 1_100, 300) is None
     assert level.bytes_used == 0
+
+
+async def test_a_folder_with_something_else_is_refused_and_left(tmp_path: Path) -> None:
+    """It is emptied at each start: who names a home or a mounted disk must not lose it."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "thesis.tex").write_text("years")
+    level = RocksDBSecondLevel(tmp_path, BUDGET)
+    with pytest.raises(ConfigurationError, match=r"has what is no cache \(photos, thesis\.tex\): choose another"):
+        await level.start()
+    await level.stop()
+    assert (tmp_path / "thesis.tex").read_text() == "years" and (tmp_path / "photos").is_dir()
+
+
+async def test_what_a_killed_store_left_is_emptied(tmp_path: Path) -> None:
+    for name in ("000004.log", "000123.sst", "LOG.old.1767000000", "MANIFEST-000005", "rocksdict-config.json", "LOCK"):
+        (tmp_path / name).write_text("of another run")
+    level = RocksDBSecondLevel(tmp_path, BUDGET)
+    await level.start()
+    assert not (tmp_path / "000123.sst").exists()
+    await level.stop()
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    level = RocksDBSecondLevel(tmp_path / "file" / "cache", BUDGET)
+    with pytest.raises(ConfigurationError, match=r"file/cache cannot be written \(Not a directory\): choose another"):
+        await level.start()
+    await level.stop()
 
 
 async def test_a_damaged_block_is_not_given_out(level: RocksDBSecondLevel) -> None:
