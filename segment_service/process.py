@@ -16,7 +16,7 @@ from pravega_common.runtime.clock import SystemClock
 from pravega_common.runtime.heap import keep_freed_memory
 from pravega_common.runtime.lasting_imports import lasting_imports
 from pravega_common.services.logs import LogSection, set_up_log
-from pravega_common.services.ready_file import remove_ready_file, write_ready_file
+from pravega_common.services.ready_file import make_room_for_ready_file, remove_ready_file, write_ready_file
 from pravega_common.services.systemd import SystemdNotices
 from segment_service.cache.manager import appended_bytes_max_default
 from segment_service.config import SegmentStoreConfig
@@ -48,7 +48,7 @@ def run_segment_store(config_path: Path, ready_file: Path | None = None) -> None
 
 async def _run(config: SegmentStoreConfig, ready_file: Path | None) -> None:
     if ready_file is not None:
-        remove_ready_file(ready_file)
+        make_room_for_ready_file(ready_file)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,10 +13,11 @@ from urllib.parse import quote
 import structlog
 from rich.console import Console
 
+from pravega_common.errors import ConfigurationError
 from pravega_common.services.base import Service
 from pravega_common.services.log_output import DroppingOutput
 from pravega_common.services.ports import free_ports
-from pravega_common.services.ready_file import remove_ready_file, write_ready_file
+from pravega_common.services.ready_file import make_room_for_ready_file, remove_ready_file, write_ready_file
 from pravega_spark.standalone.data_folder import DataFolder
 from pravega_spark.standalone.log_page_cache import LogPageCache
 from pravega_spark.standalone.log_rotation import LogRotation
@@ -60,8 +61,12 @@ async def run_standalone(options: StandaloneOptions) -> None:
 
 async def _serve(options: StandaloneOptions, folder: DataFolder) -> None:
     if options.ready_file is not None:
-        # One that a killed standalone left would be taken for ours.
-        remove_ready_file(options.ready_file)
+        try:
+            make_room_for_ready_file(options.ready_file)
+        except ConfigurationError:
+            if folder.is_new:
+                folder.undo()
+            raise
     supervisor: Supervisor | None = None
     try:
         stages, servers = _children(options, folder)

@@ -273,6 +273,18 @@ def test_a_failed_start_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.Monke
     assert not again.is_new
 
 
+@pytest.mark.parametrize("name", ["absent/ready.json", "file/ready.json", "folder"])
+def test_a_ready_file_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+    """It is written once all serve, and nothing would be said before."""
+    data = tmp_path / "data"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    wanted = options(data_dir=data, tier1=Tier1.FILE, containers=1, ready_file=tmp_path / name)
+    with pytest.raises(ConfigurationError, match=rf"the ready file {tmp_path}/{name} cannot be written \("):
+        asyncio.run(run_standalone(wanted))
+    assert sorted(entry.name for entry in data.iterdir()) == ["lock"]
+
+
 def test_missing_servers_say_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
