@@ -21,6 +21,7 @@ from pravega_spark.backfill.progress import JobProgress, ProgressDisplay, progre
 from pravega_spark.backfill.row_by_row import check_row_by_row
 from pravega_spark.backfill.spark_errors import sentence_of
 from pravega_spark.backfill.staging import Staging, staged_rows_per_file_default
+from pravega_spark.commands.connection import created_with_scope
 from pravega_spark.ledger.batch import JOB_PREFIX
 from pravega_spark.ledger.coordinator import TransactionCoordinator
 from pravega_spark.ledger.job_claims import JobClaim, JobClaims, claims_segment
@@ -107,8 +108,7 @@ def _target(client: StreamClient, options: WriteOptions) -> Target:
             return None
 
     def create() -> None:
-        client.controller.create_scope(scope)
-        client.controller.create_stream(scope, stream, options.stream_configuration)
+        created_with_scope(client, scope, stream, options.stream_configuration)
 
     def knows(query_id: str) -> bool:
         return TransactionCoordinator(client).get(Sink(query_id, options.destination), 0)[1] >= 0

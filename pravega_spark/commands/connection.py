@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pravega_common.errors import StreamNotFound, Unavailable
+from pravega_common.errors import ScopeNotFound, StreamNotFound, Unavailable
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.commands.stream_names import parse_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import CA_FILE_VARIABLE, ControllerAddress
@@ -84,3 +85,15 @@ def existing_stream(client: StreamClient, text: str, *, for_writing: bool = Fals
         )
         raise StreamNotFound(f"stream '{text}' does not exist; {advice}")
     return scope, stream
+
+
+def created_with_scope(client: StreamClient, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+    """Creates a stream, and its scope if that is missing; returns whether the stream is new.
+
+    The stream first: who may make streams in a scope may make no scopes, nor ask for one that is there.
+    """
+    try:
+        return client.controller.create_stream(scope, stream, configuration)
+    except ScopeNotFound:
+        client.controller.create_scope(scope)
+        return client.controller.create_stream(scope, stream, configuration)

@@ -23,7 +23,7 @@ from pravega_spark.commands.arguments import (
     StreamArgument,
     YesOption,
 )
-from pravega_spark.commands.connection import connected, existing_stream
+from pravega_spark.commands.connection import connected, created_with_scope, existing_stream
 from pravega_spark.commands.cuts import segment_json
 from pravega_spark.commands.output import confirm, print_json, print_table
 from pravega_spark.commands.retention_policies import retention_policy
@@ -69,8 +69,7 @@ def create(
         tuple(tag or ()),
     )
     with connected(controller) as client:
-        client.controller.create_scope(scope)
-        is_new = client.controller.create_stream(scope, name, configuration)
+        is_new = created_with_scope(client, scope, name, configuration)
         if not is_new and not if_missing:
             raise AlreadyExists(f"stream '{stream}' exists already; use --if-missing, or choose another name")
         if as_json:

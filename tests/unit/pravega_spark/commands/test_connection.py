@@ -9,11 +9,12 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner
 
-from pravega_common.errors import ScopeNotFound, StreamNotFound
+from pravega_common.errors import AccessDenied, ScopeNotFound, StreamNotFound
+from pravega_common.model.stream_configuration import StreamConfiguration
 from pravega_spark.application import make_application
 from pravega_spark.backfill import runner
 from pravega_spark.commands import scope
-from pravega_spark.commands.connection import authority_of, cluster_address, existing_stream
+from pravega_spark.commands.connection import authority_of, cluster_address, created_with_scope, existing_stream
 from pravega_streams.client import StreamClient
 from pravega_streams.controller.address import CA_FILE_VARIABLE
 from tests.support.certificates import Authority
@@ -69,6 +70,37 @@ class _Empty:
 
     def scope_exists(self, scope: str) -> bool:
         return False
+
+
+class _MakerOfStreams:
+    """A cluster of one scope at most, for who may make streams there, as a client and as its controller."""
+
+    def __init__(self, *, has_scope: bool) -> None:
+        self.has_scope = has_scope
+        self.made: list[str] = []
+
+    @property
+    def controller(self) -> _MakerOfStreams:
+        return self
+
+    def create_scope(self, scope: str) -> bool:
+        if self.has_scope:
+            raise AccessDenied("user maker has no READ_UPDATE on prn::/")
+        self.has_scope = True
+        return True
+
+    def create_stream(self, scope: str, stream: str, configuration: StreamConfiguration) -> bool:
+        if not self.has_scope:
+            raise ScopeNotFound.of(scope)
+        self.made.append(stream)
+        return True
+
+
+@pytest.mark.parametrize("has_scope", [True, False])
+def test_a_stream_needs_no_permission_on_scopes_where_its_scope_is_there(has_scope: bool) -> None:
+    cluster = _MakerOfStreams(has_scope=has_scope)
+    assert created_with_scope(cast(StreamClient, cluster), "s", "t", StreamConfiguration())
+    assert cluster.made == ["t"]
 
 
 def test_only_who_writes_to_an_absent_stream_is_told_to_create_it() -> None:
