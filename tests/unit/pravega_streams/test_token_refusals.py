@@ -71,6 +71,15 @@ def test_a_token_that_would_do_or_is_none_is_a_failed_authentication(token: str)
     assert not token or token not in str(found)
 
 
+@pytest.mark.parametrize("token", ["", tokens_of().sign("op", {"prn::/scope:_system/stream:t": Permission.READ})])
+def test_what_is_the_services_is_not_said_to_be_a_wrong_key(token: str) -> None:
+    segment = "_system/t/0.#epoch.0"
+    found = error(c.ReadSegment(segment, 0, 10, token, 7), segment)
+    assert isinstance(found, AuthenticationFailed) and "_system is for services of the cluster alone" in str(found)
+    wrong_key = error(c.ReadSegment(segment, 0, 10, tokens_of().internal(), 7), segment)
+    assert "compare the cluster keys" in str(wrong_key)
+
+
 def test_only_a_failed_check_is_a_missing_permission() -> None:
     assert isinstance(error(set_up(READER), code=c.TOKEN_EXPIRED), TokenExpired)
     assert isinstance(error(set_up(READER), code=-1), AuthenticationFailed)
