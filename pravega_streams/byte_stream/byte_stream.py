@@ -29,6 +29,8 @@ piece_bytes_max: Final = block_bytes_max
 """Bytes of one append."""
 read_bytes_max: Final = 2 * 1024 * 1024
 """Bytes of one read: no store sends more at once."""
+line_read_bytes: Final = 4 * 1024
+"""Bytes of one read for a line. Those behind it are read again for the next one: they cost less than a request."""
 read_time_default_s: Final = 10.0
 """How long a read waits at the tail by default."""
 
@@ -160,13 +162,14 @@ class ByteStream(io.RawIOBase):
         line, limit = bytearray(), sys.maxsize if size is None or size < 0 else size
         with self._put_back():
             while len(line) < limit and not line.endswith(b"\n"):
-                data = self._read(1)
+                data = self._read(min(line_read_bytes, limit - len(line)))
                 if data is None:
                     raise Unavailable(f"{self.segment}: no whole line came within {self._read_time_s:.0f} s")
                 if not len(data):
                     break
-                line += data
-                self._offset += len(data)
+                begun, newline, _ = bytes(data).partition(b"\n")
+                line += begun + newline
+                self._offset += len(begun) + len(newline)
         return bytes(line)
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:

@@ -92,6 +92,15 @@ def test_a_half_line_is_read_once_it_is_whole(log: Log, file: ByteStream) -> Non
     assert file.readlines() == [b"first\n", b"half line\n", b"last"]
 
 
+def test_a_line_is_not_asked_for_byte_by_byte(log: Log, file: ByteStream) -> None:
+    asked: list[c.Command] = []
+    log.store.before = asked.append
+    log.segment.data += (b"x" * 9_000 + b"\n") * 2 + b"end\nhalf"
+    assert [len(line) for line in (file.readline(), file.readline(7_000), file.readline())] == [9_001, 7_000, 2_001]
+    assert file.readline() == b"end\n" and file.tell() == 18_006
+    assert sum(isinstance(command, c.ReadSegment) for command in asked) == 3 + 2 + 1 + 1
+
+
 def test_a_read_that_fails_midway_is_repeated_from_its_beginning(
     log: Log, file: ByteStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
