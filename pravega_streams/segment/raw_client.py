@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from pravega_common.errors import PravegaError, Unavailable, UnknownOutcome
+from pravega_common.errors import Outcome, PravegaError, Unavailable, UnknownOutcome
 from pravega_common.runtime.clock import Clock, SystemClock
 from pravega_common.runtime.deadline import Deadline
 from pravega_common.runtime.joined import all_ended, each_ended
@@ -16,6 +16,7 @@ from pravega_streams.connection.asynchronous import ConnectionPool, WireConnecti
 from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.endpoints import Endpoint, EndpointResolver
 from pravega_streams.connection.owned_answer import answer_of_owner
+from pravega_streams.connection.repeated_calls import doubt_about_call
 from pravega_streams.connection.replies import expected_reply
 from pravega_streams.connection.requests import MakeCommand, with_token
 
@@ -43,7 +44,8 @@ class RawClient:
 
     A store that does not own the segment, or cannot be reached, is retried elsewhere until ``call_time_max_s`` is
     over. A lost connection after sending is retried only if the caller says that the request is idempotent; else
-    it is ``UnknownOutcome``. So is what has no answer when the client is closed; later calls are ``InvalidArgument``.
+    it is ``UnknownOutcome``. So is a call given up later with an attempt that was not done, and what has no answer when
+    the client is closed; later calls are ``InvalidArgument``.
     """
 
     def __init__(
@@ -57,16 +59,21 @@ class RawClient:
     async def call(self, segment: str, make: MakeCommand, expect: type[R], *, idempotent: bool) -> R:
         deadline = Deadline.after(self._clock, self._call_time_s)
         delay_s = retry_delay_min_s
+        unknown: PravegaError | None = None
         while True:
             try:
                 return await self._once(segment, make, expect, deadline)
             except PravegaError as error:
                 if not self._may_be_repeated(error, idempotent):
+                    if (doubt := self._doubt(error, unknown)) is not None:
+                        raise doubt from error
                     raise
-                failure = error
+                last = error
             self._resolver.forget(segment)
             if deadline.remaining_s <= delay_s:
-                raise failure
+                raise self._doubt(last, unknown) or last
+            if last.outcome is Outcome.UNKNOWN:
+                unknown = last
             await self._clock.sleep(delay_s)
             delay_s = min(delay_s * 2, retry_delay_max_s)
 
@@ -77,6 +84,7 @@ class RawClient:
         and two commands about one segment are done in no certain order.
         """
         outcomes: dict[int, R | PravegaError] = {}
+        unknown: dict[int, PravegaError] = {}
         left = list(range(len(calls)))
         deadline = Deadline.after(self._clock, self._call_time_s)
         delay_s = retry_delay_min_s
@@ -88,8 +96,13 @@ class RawClient:
                 break
             for index in left:
                 self._resolver.forget(calls[index].segment)
+                if isinstance(last := outcomes[index], PravegaError) and last.outcome is Outcome.UNKNOWN:
+                    unknown[index] = last
             await self._clock.sleep(delay_s)
             delay_s = min(delay_s * 2, retry_delay_max_s)
+        for index, earlier in unknown.items():
+            if isinstance(last := outcomes[index], PravegaError):
+                outcomes[index] = self._doubt(last, earlier) or last
         return [outcomes[index] for index in range(len(calls))]
 
     async def lengths_of(self, segments: Sequence[str]) -> dict[str, int]:
@@ -243,6 +256,9 @@ class RawClient:
         closing has cut off stays unknown."""
         repeats = idempotent and not self._pool.is_closed
         return isinstance(outcome, PravegaError) and outcome.may_be_repeated(idempotent=repeats)
+
+    def _doubt(self, last: PravegaError, unknown: PravegaError | None) -> UnknownOutcome | None:
+        return doubt_about_call(last, unknown, is_closed=self._pool.is_closed)
 
 
 def _joined(found: Sequence[list[T]]) -> list[T]:

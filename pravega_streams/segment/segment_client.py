@@ -28,6 +28,7 @@ from pravega_streams.connection.batches import SegmentBatch, SegmentCall
 from pravega_streams.connection.blocking import WireSocket
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.idle_ends import IdleEnds
+from pravega_streams.connection.repeated_calls import doubt_about_call
 from pravega_streams.connection.replies import expected_reply
 from pravega_streams.connection.requests import MakeCommand, with_token
 from pravega_streams.connection.silence import has_moved
@@ -270,7 +271,8 @@ class SegmentClient:
         self._sockets.clear()
 
     def _check_open(self, failure: PravegaError | None = None) -> None:
-        """Refuse a call of a closed client; ``failure``: that of its last attempt, which closing may have ended."""
+        """Refuse a call of a closed client; ``failure``: what its attempts came to, the last of which closing may have
+        ended."""
         if not self._closed.is_set():
             return
         if failure is not None and failure.outcome is Outcome.UNKNOWN:
@@ -304,19 +306,25 @@ class SegmentClient:
         forgotten whose owner is to be looked for again."""
         deadline_s = time.monotonic() + self._call_time_s
         delay_s = retry_delay_min_s
+        unknown: PravegaError | None = None
         while True:
             try:
                 with self._lock:
-                    self._check_open()
+                    self._check_open(unknown)
                     try:
                         return attempt()
                     finally:
                         if self._closed.is_set():
                             self._close_all()
             except PravegaError as error:
+                doubt = doubt_about_call(error, unknown, is_closed=self._closed.is_set())
                 if not error.may_be_repeated(idempotent=idempotent):
+                    if doubt is not None:
+                        raise doubt from error
                     raise
-                failure = error
+                failure = doubt or error
+                if error.outcome is Outcome.UNKNOWN:
+                    unknown = error
             self._check_open(failure)
             if time.monotonic() + delay_s > deadline_s:
                 raise failure

@@ -209,3 +209,24 @@ async def test_a_pool_keeps_no_lost_connections(endpoint: Endpoint) -> None:
     assert list(pool._connections) == [endpoint]  # private, as what is kept shows nowhere else
     assert not pool._locks
     pool.close()
+
+
+@pytest.mark.parametrize("close", [False, True])
+async def test_what_an_unanswered_attempt_did_stays_unknown_when_later_ones_are_not_done(
+    plain: FakeStore, close: bool
+) -> None:
+    plain.before = lambda command: "close"
+    gone = Endpoint("127.0.0.1", free_port())
+    resolver = ScriptedResolver(plain.endpoint, plain.endpoint, gone)
+    client = RawClient(resolver, call_time_s=5 if close else 0.2)
+    calls = [SegmentCall(SEGMENT, create, c.SegmentCreated)]
+    running = asyncio.ensure_future(client.call(SEGMENT, create, c.SegmentCreated, idempotent=True))
+    together = asyncio.ensure_future(client.call_many(calls, idempotent=True))
+    if close:
+        await eventually(lambda: resolver.forgotten >= 2, "the end of the first attempts")
+        client.close()
+    with pytest.raises(UnknownOutcome, match="an earlier attempt was sent and not answered"):
+        await running
+    (outcome,) = await together
+    assert isinstance(outcome, UnknownOutcome)
+    client.close()

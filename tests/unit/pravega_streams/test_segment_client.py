@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from pravega_common.errors import ContainerNotHosted, DataCorruption, InvalidArgument, UnknownOutcome
+from pravega_common.errors import ContainerNotHosted, DataCorruption, InvalidArgument, Unavailable, UnknownOutcome
 from pravega_common.model.segments import SegmentInfo
 from pravega_common.wire import codec
 from pravega_common.wire import commands as c
@@ -26,6 +26,7 @@ from pravega_streams.controller.stream_tokens import StreamTokens
 from pravega_streams.segment import segment_client
 from pravega_streams.segment.segment_client import EndpointCache, SegmentClient
 from tests.support.fakes.wire_store import FakeStore
+from tests.support.servers import free_port
 
 COUNT = 600
 NAMES = [f"s/t/{number}.#epoch.0" for number in range(COUNT)]
@@ -314,6 +315,25 @@ def test_a_closed_client_of_segments_ends_its_calls_at_once(store: FakeStore) ->
     with pytest.raises(InvalidArgument, match="is closed; make another one"):
         client.infos(NAMES)
     assert (len(asked), store.connection_count) == (1, 1)
+
+
+def test_what_an_unanswered_attempt_did_stays_unknown_when_later_ones_are_not_done(store: FakeStore) -> None:
+    """As of a put of a key-value table without a condition, whose store goes away behind it."""
+    store.before = lambda command: "close" if isinstance(command, c.TruncateSegment) else None
+    controller = Controller(store.endpoint)
+    client = SegmentClient(cast("ControllerClient", controller), call_time_s=0.3)
+    real = client.endpoints.forget
+
+    def moved(segment: str) -> None:
+        real(segment)
+        controller.move(Endpoint("127.0.0.1", free_port()))
+
+    client.endpoints.forget = moved  # type: ignore[method-assign]
+    with pytest.raises(UnknownOutcome, match=r"no connection .*; an earlier attempt was sent and not answered"):
+        client.truncate(NAMES[0], 5)
+    with pytest.raises(Unavailable):
+        client.truncate(NAMES[0], 5)
+    client.close()
 
 
 def test_a_forked_process_that_closes_its_copy_leaves_the_connection_alone(
