@@ -153,13 +153,20 @@ def go_on_at(state: GroupState, member: GroupMember, place: NewPlace) -> GroupSt
 def reset(state: GroupState, positions: Positions, future: Successors | None = None) -> GroupState:
     """Begin again at a cut: all readers are offline, and the cut is the start of the group's configuration.
 
-    ``future``: segments that the cut has not reached, with the ids of the predecessors that are still to be read.
+    Complete checkpoints stay, so that a program which fails behind this can begin again at the same one. Those that
+    waited for readers are gone with them. ``future``: segments that the cut has not reached, with the ids of the
+    predecessors that are still to be read.
     """
     waiting = future or {}
     starts = cuts_of({**positions, **dict.fromkeys(waiting, -1)})
     if starts.keys() != state.config.start.keys():
         raise InvalidArgument(f"a reset needs a cut of each stream of the group: {sorted(state.config.start)}")
-    return GroupState(replace(state.config, start=starts), unassigned=dict(positions), future=dict(waiting))
+    return GroupState(
+        replace(state.config, start=starts),
+        unassigned=dict(positions),
+        future=dict(waiting),
+        checkpoints={name: item for name, item in state.checkpoints.items() if item.is_complete},
+    )
 
 
 def segments_of(state: GroupState, member: GroupMember) -> Positions:

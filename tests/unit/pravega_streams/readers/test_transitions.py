@@ -191,6 +191,14 @@ def test_a_reset_begins_at_the_cut_without_readers() -> None:
         transitions.reset(state, {})
 
 
+def test_a_group_begins_again_at_a_checkpoint_as_often_as_it_is_asked_to() -> None:
+    """A program that begins there at each of its starts may fail before it has made the next checkpoint."""
+    state = checkpoints.initiate(transitions.add_reader(checkpoints.initiate(group(), "done", 7), R1), "waits", 8)
+    for _ in range(2):
+        state = transitions.reset(state, state.checkpoints["done"].positions)
+        assert state.checkpoints.keys() == {"done"} and checkpoints.complete_one(state, "done")
+
+
 def test_configurations_that_make_no_sense_are_refused() -> None:
     wrong: tuple[tuple[Any, Any, int], ...] = (
         ({}, {}, 3000),
