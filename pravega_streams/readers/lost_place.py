@@ -12,7 +12,7 @@ from typing import Final
 
 from pravega_common.errors import InvalidArgument, NotFound, Unavailable
 from pravega_common.model.segments import SegmentOffsets
-from pravega_common.names import parse_segment_name, segment_name
+from pravega_common.names import offsets_by_name, parse_segment_name, segment_name
 from pravega_streams.readers.cluster import StreamMetadata
 from pravega_streams.readers.group_state import GroupState, Positions, StreamName
 
@@ -73,9 +73,10 @@ async def find_place(metadata: StreamMetadata, state: GroupState, stream: Stream
     following = await _following(metadata, stream, head, before)
     there = head.keys() | {number for found in following.values() for number in found}
     unread = head.keys() - before.held - before.ended - _read(following, before)
-    within = await _before_end(metadata, stream, head, state.config.end.get(stream))
-    starts = {segment_name(*stream, number): head[number] for number in unread & within}
-    return NewPlace(stream, before, _names(stream, every - there), starts)
+    end = state.config.end.get(stream)
+    within = await _before_end(metadata, stream, head, end)
+    starts = {number: min(head[number], (end or head).get(number, head[number])) for number in unread & within}
+    return NewPlace(stream, before, _names(stream, every - there), offsets_by_name(*stream, starts))
 
 
 def _names(stream: StreamName, numbers: frozenset[int]) -> frozenset[str]:

@@ -205,8 +205,10 @@ class SegmentFeed:
         self._task = asyncio.create_task(self._run(), name=f"read {self.segment}")
 
     def start_at(self, offset: int) -> None:
-        """Begin again at an offset, without what was fetched."""
+        """Begin again at an offset, at most at the end, without what was fetched."""
         self.stop()
+        # A group that stood behind its end, where that was truncated, could not begin again at its own cut.
+        offset = offset if self._end is None else min(offset, self._end)
         self.offset = self._fetched_to = offset
         self._is_reached = False
         self._buffer, self._parts, self._missing, self._next = memoryview(b""), [], 0, None

@@ -933,6 +933,7 @@ async def test_a_group_whose_end_was_truncated_has_ended(
             await all_events(reader)
         assert (caught.value.offset, caught.value.next_offset) == (0, 22)
         assert await all_events(reader) == []
+    await bounded.reset({(SCOPE, STREAM): await group_cut(bounded)})
     await segments.seal(S0)
     await segments.create_segment(S1)
     await segments.append(S1, [framed(b"behind the end")])
@@ -956,6 +957,21 @@ async def test_a_group_whose_last_segment_is_gone_has_ended(
             await all_events(reader)
         assert (caught.value.offset, caught.value.next_offset) == (0, None)
         assert await all_events(reader) == []
+
+
+async def test_a_group_whose_place_is_forgotten_and_whose_end_was_truncated_stands_at_its_end(
+    group: ReaderGroup, segments: InMemorySegmentStore, stream: FakeStream
+) -> None:
+    head = 40 << 32 | 8
+    bounded = await ReaderGroup(group._cluster, SCOPE, "bounded").create(
+        replace(ENDING, end={(SCOPE, STREAM): {head: 3}})
+    )
+    await truncated_till(stream, segments, {head: 12}, 0)
+    async with await bounded.create_reader("r") as reader:
+        with pytest.raises(EventsTruncated):
+            await all_events(reader)
+        assert await all_events(reader) == []
+    assert await group_cut(bounded) == {head: 3}
 
 
 @pytest.mark.parametrize("end", [{0: 11}, {40 << 32 | 8: 12}])
