@@ -21,6 +21,7 @@ from pravega_common.errors import (
     SegmentNotFound,
     SegmentSealed,
     SegmentTruncated,
+    UnknownOutcome,
     UnsupportedOperation,
 )
 from pravega_common.model.scaling import ScalingPolicy
@@ -285,6 +286,9 @@ class StreamGatewayContract(SinkRunsContract):
         assert [item.segment_id for item in gateway.epoch_segments(scope, "t", 0)] == [0]
         between = gateway.segments_between(scope, "t", {0: 0}, gateway.tail_cut(scope, "t"))
         assert sorted(between) == sorted([0, low.segment_id, high.segment_id])
+        for start, end in ((gateway.tail_cut(scope, "t"), {0: 0}), ({0: 9}, {0: 0})):
+            with pytest.raises((InvalidArgument, UnknownOutcome)):  # The latter of a plain Pravega.
+                gateway.segments_between(scope, "t", start, end)
         writer = gateway.open_writer(segment_name(scope, "t", 0))
         with pytest.raises(SegmentSealed):
             writer.write(framed([b"x"]), 1)

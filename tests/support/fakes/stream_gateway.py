@@ -253,6 +253,8 @@ class FakeGateway:
         everything = {item.segment_id: item for segments in epochs for item in segments}
         if unknown := {*start, *end} - everything.keys():
             raise InvalidArgument(f"segments {sorted(unknown)} are not of stream {scope}/{stream}, or were truncated")
+        if any(_lies_before(item, end[item], everything, start) for item in end):
+            raise InvalidArgument(f"cut {end} lies before {start} in stream {scope}/{stream}")
         low = start or {item.segment_id: 0 for item in epochs[0]}
         high = end or {item.segment_id: 0 for item in epochs[-1]}
 
@@ -628,6 +630,12 @@ class FakeBoundaries:
 def segment_id_of(epoch: int, item: SegmentRange) -> int:
     """The id generalised to a transaction's epoch."""
     return segment_id(segment_number(item.segment_id), epoch)
+
+
+def _lies_before(item: int, offset: int, segments: Mapping[int, SegmentRange], start: SegmentOffsets) -> bool:
+    """Whether a part of a cut lies before a start."""
+    later = [other for other in start if other > item and _overlap(segments[item], segments[other])]
+    return bool(later) or offset < start.get(item, offset)
 
 
 def _overlap(first: SegmentRange, second: SegmentRange) -> bool:
