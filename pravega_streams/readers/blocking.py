@@ -34,6 +34,7 @@ class LoopThread:
         self._process: OwnProcess | None = None
         """The one that has the thread."""
         self._is_closed = False
+        self._is_ending = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
@@ -67,9 +68,10 @@ class LoopThread:
         """Stop the loop; what still runs in it is cancelled, and refused to the threads that wait for it."""
         self._check_process()
         with self._lock:
-            if self._loop is not None and not self._is_closed:
+            self._is_closed = True  # Before calls end for it: each asks then.
+            if self._loop is not None and not self._is_ending:
                 asyncio.run_coroutine_threadsafe(_end(), self._loop)
-            self._is_closed = True
+                self._is_ending = True
             thread = self._thread
         if thread is not None:
             thread.join()

@@ -9,7 +9,8 @@ import threading
 import time
 from asyncio import tasks
 from collections.abc import Iterator
-from concurrent.futures import _base
+from concurrent.futures import Future, _base
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,28 @@ def test_a_reader_whose_manager_is_closed_by_another_thread_does_not_wait_for_ev
     reading.join(5)
     assert not reading.is_alive()
     assert [type(error) for error in found] == [InvalidArgument, InvalidArgument]
+
+
+def test_a_call_that_closing_ends_is_refused_however_soon_its_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.loop.run(world.server.stop())
+    found, real = list[BaseException](), asyncio.run_coroutine_threadsafe
+
+    def read() -> None:
+        try:
+            world.reader.get_segment_slice(test_time_max_s)
+        except BaseException as error:
+            found.append(error)
+
+    def begun_and_done(work: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+        begun = real(work, loop)
+        if work.__name__ == "_end":
+            reading.join(test_time_max_s)
+        return begun
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    eventually_blocking(world.reader._turn.locked)
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begun_and_done)
+    world.loop.close()
+    assert [type(error) for error in found] == [InvalidArgument]
