@@ -25,6 +25,7 @@ from pravega_common.errors import (
 )
 from pravega_common.names import table_segment_name, validate_user_name
 from pravega_common.runtime.clock import Clock, SystemClock
+from pravega_streams.connection.repeated_calls import doubt_about_call
 from pravega_streams.readers.group_records import (
     ASSIGNED,
     COUNT_VALUE,
@@ -132,8 +133,11 @@ class GroupTable:
                 continue
             try:
                 await self._put(changes)
-            except (BadKeyVersion, KeyNotFound, UnknownOutcome):
+            except (BadKeyVersion, KeyNotFound):
                 await self._catch_up()
+                continue
+            except UnknownOutcome as error:
+                await self._resolve(error)
                 continue
             await self._remove_old_tombstones()
             return self.state
@@ -155,6 +159,15 @@ class GroupTable:
         if not await self._fetch():
             self._clear()
             await self._fetch()
+
+    async def _resolve(self, unknown: UnknownOutcome) -> None:
+        """Look what became of an update; where that fails, nobody knows."""
+        try:
+            await self._catch_up()
+        except PravegaError as error:
+            if (doubt := doubt_about_call(error, unknown, is_closed=True)) is not None:
+                raise doubt from error
+            raise
 
     async def _fetch(self) -> bool:
         """Whether anything changed since the last time."""

@@ -903,7 +903,7 @@ async def test_what_another_reader_read_meanwhile_does_not_come_again_after_a_fa
         tables.looks_to_refuse = 1
 
     tables.when_lost = read_and_leave
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnknownOutcome):
         await first.refresh()
     await segments.append(S1, [framed(b"three")])
     assert await take(first, 1) == [b"three"]

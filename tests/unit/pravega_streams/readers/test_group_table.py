@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from pravega_common.errors import AlreadyExists, DataCorruption, NotFound, Unavailable, UnknownOutcome
+from pravega_common.errors import (
+    AlreadyExists,
+    DataCorruption,
+    InvalidArgument,
+    NotFound,
+    PravegaError,
+    Unavailable,
+    UnknownOutcome,
+)
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.errors import ReaderOffline
 from pravega_streams.readers import checkpoints, group_table, transitions
@@ -149,6 +157,23 @@ async def test_an_update_whose_answer_was_lost_is_not_done_twice(tables: LosingT
     assert state.assigned == {"r1": {S0: 0, S1: 0}} and len(calls) == 2
 
 
+@pytest.mark.parametrize("failure", [Unavailable("the store is away"), InvalidArgument("the client is closed")])
+async def test_an_update_of_which_nobody_can_learn_is_not_told_as_not_done(
+    tables: LosingTables, failure: PravegaError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = table(tables)
+    await group.create(START)
+
+    async def away(*_: object) -> TableDelta:
+        raise failure
+
+    with monkeypatch.context() as patched, pytest.raises(UnknownOutcome, match="may have been done"):
+        tables.answers_to_lose = 1
+        patched.setattr(tables, "delta", away)
+        await group.update(lambda state: transitions.add_reader(state, R1))
+    assert (await group.refresh()).readers == ["r1"]
+
+
 async def test_a_checkpoint_is_begun_once_by_who_loses_the_answer_and_by_nobody_who_loses_the_race(
     tables: LosingTables,
 ) -> None:
@@ -225,7 +250,7 @@ async def test_a_second_look_that_fails_is_no_loss_of_the_group(
     with monkeypatch.context() as patched:
         patched.setattr(tables, "put", lost)
         patched.setattr(tables, "delta", delta)
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnknownOutcome):
             await mine.update(lambda state: transitions.add_reader(state, R1))
         assert mine.state == START
     assert (await mine.update(lambda state: transitions.add_reader(state, R1))).readers == ["r1"]
