@@ -141,7 +141,7 @@ class StreamManager:
         made = self._asynchronous.create_reader_group(
             scope, group, streams, end=end, refresh_time_ms=refresh_time_ms, retention=retention
         )
-        return BlockingReaderGroup(self._loop.run(made), self._loop)
+        return BlockingReaderGroup(self._loop.run(made, changes=True), self._loop)
 
     def open_reader_group(self, scope: str, group: str) -> BlockingReaderGroup:
         """Join a reader group that exists: ``NotFound``."""
@@ -149,7 +149,7 @@ class StreamManager:
 
     def delete_reader_group(self, scope: str, group: str) -> bool:
         """Whether it was there."""
-        return self._loop.run(self._asynchronous.delete_reader_group(scope, group))
+        return self._loop.run(self._asynchronous.delete_reader_group(scope, group), changes=True)
 
     @MadeOnce
     def _asynchronous(self) -> AsyncStreamClient:

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
-from pravega_common.errors import InvalidArgument, PravegaError
+from pravega_common.errors import InvalidArgument, PravegaError, UnknownOutcome
 from pravega_common.model.segments import SegmentOffsets
 from pravega_common.stream_cut import StreamCut
 from pravega_streams.connection.own_process import OwnProcess
@@ -36,8 +36,11 @@ class LoopThread:
         self._is_closed = False
         self._is_ending = False
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it."""
+    def run(self, work: Coroutine[Any, Any, T], *, changes: bool = False) -> T:
+        """Run a coroutine in the loop, wait for it and return its result; an interrupted wait cancels it.
+
+        What closing ends is ``UnknownOutcome`` if it ``changes`` something, else ``InvalidArgument``.
+        """
         try:
             self._check_process()
             with self._lock:  # What is given to the loop before it is closed is cancelled then, and comes to an end.
@@ -49,6 +52,10 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
+            if self._is_closed and changes:
+                raise UnknownOutcome(
+                    "the manager was closed before an answer came, and the call may have been done"
+                ) from None
             self._check_open()
             raise
         except BaseException:
@@ -121,7 +128,7 @@ class BlockingEventReader:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._loop.run(self._reader.__aexit__(*error))
+        self._loop.run(self._reader.__aexit__(*error), changes=True)
 
     def __iter__(self) -> Iterator[ReadEvent]:
         return self.events()
@@ -184,11 +191,11 @@ class BlockingEventReader:
 
     def refresh(self) -> None:
         """Record the positions now, and take or give back segments as is due; else done from time to time."""
-        self._loop.run(self._reader.refresh())
+        self._loop.run(self._reader.refresh(), changes=True)
 
     def reader_offline(self) -> None:
         """Leave the group; other readers go on where this one stands."""
-        self._loop.run(self._reader.reader_offline())
+        self._loop.run(self._reader.reader_offline(), changes=True)
 
 
 class BlockingReaderGroup:
@@ -220,7 +227,7 @@ class BlockingReaderGroup:
                     await made.pop().reader_offline()
 
         try:
-            self._loop.run(create())
+            self._loop.run(create(), changes=True)
             return BlockingEventReader(made[0], self._loop)
         except Exception:
             raise  # Nothing was made.
@@ -237,7 +244,7 @@ class BlockingReaderGroup:
 
     def reader_offline(self, reader_id: str, last_positions: Positions | None = None) -> None:
         """Take a reader out that died; the others take its segments over."""
-        self._loop.run(self._group.reader_offline(reader_id, last_positions))
+        self._loop.run(self._group.reader_offline(reader_id, last_positions), changes=True)
 
     def get_stream_cuts(self) -> dict[StreamName, StreamCut]:
         """The positions that the readers recorded last, one cut a stream."""
@@ -245,15 +252,15 @@ class BlockingReaderGroup:
 
     def publish_cuts(self, cuts: Mapping[StreamName, SegmentOffsets] | None = None) -> None:
         """Let retention drop what lies before the cuts, by default the recorded positions."""
-        self._loop.run(self._group.publish_cuts(cuts))
+        self._loop.run(self._group.publish_cuts(cuts), changes=True)
 
     def reset(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then."""
-        self._loop.run(self._group.reset(cuts))
+        self._loop.run(self._group.reset(cuts), changes=True)
 
     def initiate_checkpoint(self, name: str) -> None:
         """Begin a checkpoint; each reader adds its positions when it looks at the group next."""
-        self._loop.run(self._group.initiate_checkpoint(name))
+        self._loop.run(self._group.initiate_checkpoint(name), changes=True)
 
     def wait_for_checkpoint(
         self, name: str, timeout_s: float = checkpoint_time_default_s
@@ -267,8 +274,8 @@ class BlockingReaderGroup:
 
     def discard_checkpoint(self, name: str) -> None:
         """Forget a checkpoint."""
-        self._loop.run(self._group.discard_checkpoint(name))
+        self._loop.run(self._group.discard_checkpoint(name), changes=True)
 
     def reset_to_checkpoint(self, name: str) -> None:
         """Begin again at a complete checkpoint; as ``reset``."""
-        self._loop.run(self._group.reset_to_checkpoint(name))
+        self._loop.run(self._group.reset_to_checkpoint(name), changes=True)

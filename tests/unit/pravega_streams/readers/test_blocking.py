@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pravega_common.errors import InvalidArgument
+from pravega_common.errors import InvalidArgument, UnknownOutcome
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.readers import blocking, slices
 from pravega_streams.readers.blocking import BlockingEventReader, BlockingReaderGroup, LoopThread
@@ -210,3 +210,29 @@ def test_a_call_that_closing_ends_is_refused_however_soon_its_thread_looks(monke
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begun_and_done)
     world.loop.close()
     assert [type(error) for error in found] == [InvalidArgument]
+
+
+def test_a_change_that_closing_ends_may_have_been_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a reader group whose answer is awaited, or which is looked at as it was lost."""
+    world, sent, found = World(), threading.Event(), list[BaseException]()
+    world.loop.run(world.server.stop())
+
+    async def unanswered(*_: object) -> None:
+        sent.set()
+        await asyncio.Event().wait()
+
+    def begin() -> None:
+        try:
+            world.group.initiate_checkpoint("c")
+        except BaseException as error:
+            found.append(error)
+
+    monkeypatch.setattr(TableClient, "put", unanswered)
+    beginning = threading.Thread(target=begin, daemon=True)
+    beginning.start()
+    assert sent.wait(test_time_max_s)
+    world.loop.close()
+    beginning.join(test_time_max_s)
+    assert [type(error) for error in found] == [UnknownOutcome]
+    with pytest.raises(InvalidArgument, match="is closed"):
+        world.group.initiate_checkpoint("c")
