@@ -67,11 +67,20 @@ class SegmentSlice:
         return data[begin : self._at]
 
     def move_to(self, offset: int) -> None:
-        """Go back, or on, to an offset where an event begins."""
+        """Go back, or on, to an offset where an event begins or ends; ``InvalidArgument`` for another one, from which
+        no event could be read any more."""
         end = self.start + len(self._data)
         if not self.start <= offset <= end:
             raise InvalidArgument(f"{self.segment}: offset {offset} is not in the slice from {self.start} to {end}")
-        self._at = offset - self.start
+        begin, wanted = 0, offset - self.start
+        while begin < wanted:
+            behind = end_of_event(self._data, begin, self.segment, self.start)
+            if behind is None or behind > wanted:
+                raise InvalidArgument(
+                    f"{self.segment}: no event begins or ends at offset {offset}, but one at {self.start + begin}"
+                )
+            begin = behind
+        self._at = wanted
 
     def rest(self) -> memoryview:
         """The bytes behind the last event that was taken."""

@@ -289,6 +289,23 @@ async def test_a_slice_that_is_given_back_twice_moves_no_later_one(
         reader.release_segment(pieces[-1])
 
 
+async def test_a_slice_is_given_back_only_at_an_event(
+    reader: EventReader, group: ReaderGroup, segments: InMemorySegmentStore
+) -> None:
+    """A position within an event would be recorded, and be damage to whoever reads on from there."""
+    await segments.append(S0, [framed(b"one", b"three")])
+    await segments.append(S0, [framed(b"half")[:9]])
+    piece = await next_slice(reader)
+    assert bytes(next(piece)) == b"one"
+    for offset in (1, 8, 10, 12, 23, 25, 33, 34, -1):
+        with pytest.raises(InvalidArgument):
+            reader.release_segment_at(piece, offset)
+    reader.release_segment_at(piece, 11)
+    await reader.refresh()
+    assert await group_cut(group) == {0: 11}
+    assert await take(reader, 1) == [b"three"]
+
+
 async def test_an_event_larger_than_a_read_comes_whole(
     reader: EventReader, segments: InMemorySegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
