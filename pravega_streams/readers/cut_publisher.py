@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
 
 from pravega_common.errors import NotFound, PravegaError
 from pravega_common.model.reader_groups import GroupRegistration, ReaderGroupRetention
@@ -16,7 +17,7 @@ publish_interval_s: Final = 30.0
 """The pause between two publications of a group, as between the Java client's automatic checkpoints."""
 _log: Final = logging.getLogger(__name__)
 
-_Generation = tuple[GroupRegistration, dict[StreamName, SegmentOffsets]]
+Generation = tuple[GroupRegistration, dict[StreamName, SegmentOffsets]]
 """A generation of a group, and the cuts that were published in it."""
 
 
@@ -64,6 +65,8 @@ class CutPublisher:
         self._registry = registry
         self._due_s = cluster.clock.monotonic_s()
         self._published: dict[StreamName, SegmentOffsets] = {}
+        self._resets = 0
+        """Of the group, by this client, that are under way."""
 
     @property
     def is_automatic(self) -> bool:
@@ -72,29 +75,33 @@ class CutPublisher:
 
     def is_due(self, state: GroupState, reader: str) -> bool:
         """Whether it is this reader's turn to publish."""
-        if not self.is_automatic or self._cluster.clock.monotonic_s() < self._due_s:
+        if not self.is_automatic or self._resets or self._cluster.clock.monotonic_s() < self._due_s:
             return False
         able = (name for name in state.readers if state.incarnations.get(name, OTHER_CLIENT) != OTHER_CLIENT)
         return next(able, None) == reader
 
-    async def publish_recorded(self, state: GroupState) -> None:
-        """Publish the recorded positions. A failure is noted, and retention waits where it did until the next turn."""
+    def publish_recorded(self, state: GroupState) -> Coroutine[Any, Any, None]:
+        """Publish the recorded positions, in the generation that the group has at the call, when they are looked up. A
+        failure is noted, and retention waits where it did until the next turn."""
         self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
-        used = self._registration
+        return self._publish_recorded(state, self.generation)
+
+    async def _publish_recorded(self, state: GroupState, generation: Generation) -> None:
         try:
-            await self.publish_state(state)
+            await self.publish_state(state, generation)
         except PravegaError as error:
             # After a reset by another client what was recorded before it may not be published as what comes after it.
-            if not await self.is_replaced(used):
-                _log.warning("a cut of reader group %s was not published: %s", used.subscriber, error)
+            if not await self.is_replaced(generation):
+                _log.warning("a cut of reader group %s was not published: %s", generation[0].subscriber, error)
 
     @property
-    def registration(self) -> GroupRegistration:
-        """The generation of the group in which cuts are published."""
-        return self._registration
+    def generation(self) -> Generation:
+        """The generation of the group in which cuts are published. Who publishes what it looks up takes this before."""
+        return self._registration, self._published
 
-    async def is_replaced(self, used: GroupRegistration) -> bool:
+    async def is_replaced(self, generation: Generation) -> bool:
         """Whether the group has another generation by now, as after a reset; it is taken over."""
+        used, _ = generation
         if self._registration == used:
             try:
                 found = await self._registry.find(used.scope, used.group)
@@ -102,35 +109,45 @@ class CutPublisher:
                 return False
             if found is None or found == used:
                 return False
-            self._take_over(found)
+            if not self._resets:
+                self._take_over((found, {}))
         return True
 
-    def _take_over(self, registration: GroupRegistration) -> None:
-        self._registration = registration
-        self._published = {}
+    def _take_over(self, generation: Generation) -> None:
+        self._registration, self._published = generation
         # The reset may still be under way: what readers of this client know is not to be published behind it.
         self._due_s = self._cluster.clock.monotonic_s() + publish_interval_s
 
-    async def go_back(self, state: GroupState) -> None:
+    @asynccontextmanager
+    async def going_back(self, state: GroupState) -> AsyncIterator[None]:
         """Publish the positions at which a group begins again, which lie before those that were published. Errors:
-        those of ``GroupRegistry.renew`` and of ``publish``; retention then waits where it did before."""
-        self._take_over(await self._registry.renew(self._registration))
-        await self.publish_state(state)
+        those of ``GroupRegistry.renew`` and of ``publish``; retention then waits where it did before.
 
-    async def publish_state(self, state: GroupState) -> None:
+        Within the context the group is reset. What this client knows of it until then is of the generation before,
+        and is published in no other, however long the reset takes."""
+        generation: Generation = await self._registry.renew(self._registration), {}
+        self._resets += 1
+        try:
+            await self.publish_state(state, generation)
+            yield
+        finally:
+            self._resets -= 1
+            self._take_over(generation)
+
+    async def publish_state(self, state: GroupState, generation: Generation) -> None:
         """Publish the positions that a group has recorded, as ``publish``; a stream that it has read to its end, and
-        that is deleted, needs none."""
+        that is deleted, needs none. ``generation``: that of the group when the state was looked up or before."""
         left = {*cuts_of(dict(state.held_segments())), *cuts_of(dict.fromkeys(state.future, 0))}
-        ended, generation = cuts_of(state.ended).keys() - left, (self._registration, self._published)
+        ended = cuts_of(state.ended).keys() - left
         await self._publish(generation, await group_cuts(self._cluster, state), ended)
 
     async def publish(self, cuts: Mapping[StreamName, SegmentOffsets]) -> None:
         """Publish cuts, those that changed. Errors: those of ``GroupRegistry.update_cut``, the first of them once
         the cuts of all streams were tried."""
-        await self._publish((self._registration, self._published), cuts, frozenset())
+        await self._publish(self.generation, cuts, frozenset())
 
     async def _publish(
-        self, generation: _Generation, cuts: Mapping[StreamName, SegmentOffsets], ended: Collection[StreamName]
+        self, generation: Generation, cuts: Mapping[StreamName, SegmentOffsets], ended: Collection[StreamName]
     ) -> None:
         """Publish cuts in the generation that the group had when they were looked up: none of them may become one of
         the next, which a reset begins meanwhile. Of the streams ``ended`` those that are deleted are passed over."""

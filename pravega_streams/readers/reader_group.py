@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Final
 
 from pravega_common.errors import InvalidArgument, NotFound, PravegaError, StreamNotFound, Unavailable
@@ -181,9 +182,12 @@ class ReaderGroup:
             raise InvalidArgument(
                 f"reader group {self.scope}/{self.name} is not registered as a subscriber; create it with a retention"
             )
-        used = self._publisher.registration
+        used = self._publisher.generation
         try:
-            await self._publish(self._publisher, cuts)
+            if cuts:
+                await self._publisher.publish(checked_by_stream("cuts to publish", cuts))
+            else:
+                await self._publisher.publish_state(await self._table.refresh(), used)
         except ControllerRefused as error:
             if await self._publisher.is_replaced(used):
                 raise ControllerRefused(
@@ -191,12 +195,6 @@ class ReaderGroup:
                     "is not published; call again for what is read since"
                 ) from error
             raise
-
-    async def _publish(self, publisher: CutPublisher, cuts: Cuts | None) -> None:
-        if cuts:
-            await publisher.publish(checked_by_stream("cuts to publish", cuts))
-        else:
-            await publisher.publish_state(await self._table.refresh())
 
     async def reset(self, cuts: Cuts) -> None:
         """Begin again at a cut of every stream of the group. All readers are offline then and must be created again.
@@ -220,9 +218,11 @@ class ReaderGroup:
         await self._begin_again(positions)
 
     async def _begin_again(self, positions: Positions, future: transitions.Successors | None = None) -> None:
-        if self._publisher is not None:
-            await self._publisher.go_back(transitions.reset(await self._table.refresh(), positions, future))
-        await self._table.update(lambda state: transitions.reset(state, positions, future))
+        async with AsyncExitStack() as until_reset:
+            if self._publisher is not None:
+                state = transitions.reset(await self._table.refresh(), positions, future)
+                await until_reset.enter_async_context(self._publisher.going_back(state))
+            await self._table.update(lambda state: transitions.reset(state, positions, future))
 
     # ---- checkpoints
 

@@ -28,7 +28,7 @@ from pravega_common.names import segment_name, segments_per_stream_max
 from pravega_streams.connection.endpoints import Endpoint
 from pravega_streams.connection.owned_answer import answer_of_owner
 from pravega_streams.errors import ControllerRefused, EventsTruncated, ReaderOffline
-from pravega_streams.readers import event_reader, segment_feed
+from pravega_streams.readers import cut_publisher, event_reader, segment_feed
 from pravega_streams.readers.cluster import ReaderCluster
 from pravega_streams.readers.cut_publisher import CutPublisher
 from pravega_streams.readers.event_reader import EventReader
@@ -1142,12 +1142,34 @@ async def test_a_publication_under_way_ends_with_its_generation(group: ReaderGro
     publisher = publisher_of(group, sent)
     publishing = asyncio.create_task(publisher.publish({(SCOPE, "slow"): {0: 7}, (SCOPE, STREAM): {0: 7}}))
     await is_sending.wait()
-    await publisher.go_back(group._table.state)
+    async with publisher.going_back(group._table.state):
+        pass
     assert not publisher.is_due(replace(group._table.state, incarnations={"r": 1}, assigned={"r": {}}), "r")
     is_open.set()
     with pytest.raises(ControllerRefused):
         await publishing
     assert sent.cuts == [(STREAM, {0: 0})]
+
+
+async def test_what_was_recorded_before_a_reset_is_published_neither_during_it_nor_behind_it(
+    group: ReaderGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention would drop what the group is to read again."""
+    monkeypatch.setattr(cut_publisher, "publish_interval_s", 0.0)
+    sent = SentCuts()
+    publisher = publisher_of(group, sent)
+    registered = ReaderGroup(group._cluster, SCOPE, "g", publisher)
+    before = replace(group._table.state, assigned={"r": {S0: 7}}, incarnations={"r": 1})
+    assert publisher.is_due(before, "r")
+    late = publisher.publish_recorded(before)
+    async with publisher.going_back(group._table.state):
+        assert not publisher.is_due(before, "r")
+        with pytest.raises(ControllerRefused, match="was reset since it was looked at"):
+            await registered.publish_cuts({(SCOPE, STREAM): {0: 7}})
+    await late
+    assert sent.cuts == [(STREAM, {0: 0})]
+    await registered.publish_cuts({(SCOPE, STREAM): {0: 5}})
+    assert sent.cuts[1:] == [(STREAM, {0: 5})]
 
 
 async def test_a_controller_that_hangs_stops_no_reading(group: ReaderGroup, segments: InMemorySegmentStore) -> None:
