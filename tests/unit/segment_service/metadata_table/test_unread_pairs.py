@@ -161,7 +161,7 @@ async def test_a_segment_whose_index_is_not_read_can_be_deleted_and_the_index_fo
     await settled(container)
     made.restore()
     await made.read_again(container)
-    await container.durable_log.barrier()
+    await eventually(lambda: INDEX not in container.metadata.ids, "an index that follows")
     await both_gone(container)
     await container.stop()
 
