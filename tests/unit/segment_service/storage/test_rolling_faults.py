@@ -54,7 +54,7 @@ def test_there_is_a_failpoint_after_each_durable_step() -> None:
 @pytest.mark.parametrize("name", STORAGE_FAILPOINTS)
 async def test_a_crash_at_any_point_loses_nothing(name: str, monkeypatch: pytest.MonkeyPatch, all_cases: bool) -> None:
     monkeypatch.setattr(compaction, "run_chunks_min", 3)
-    seeds = 12 if all_cases else 6
+    seeds = 12 if all_cases else 4
     crashes = [await _crash_often(name, random.Random(f"{name} {seed}")) for seed in range(seeds)]
     assert sum(crashes) >= seeds // 4
 
@@ -127,7 +127,7 @@ async def test_a_store_that_fails_loses_nothing(seed: int) -> None:
     await verify_nothing_left(inner, log, rng, puts_were_late=True)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [*range(50), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(50, 100))])
 async def test_a_zombie_cannot_harm_what_later_owners_have(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "run_chunks_min", 2)
     rng = random.Random(seed)
