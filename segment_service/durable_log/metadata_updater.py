@@ -23,7 +23,6 @@ from pravega_common.errors import (
 )
 from pravega_common.invariants import check, unreachable
 from pravega_common.names import is_transient_segment
-from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.attributes import (
     ATTRIBUTES_IN_TIER2,
     CREATION_TIME,
@@ -60,6 +59,7 @@ from segment_service.durable_log.requests import (
     AnyRequest,
     AppendRequest,
     BarrierRequest,
+    CheckpointRequest,
     CreateRequest,
     DeleteRequest,
     MergeRequest,
@@ -71,7 +71,7 @@ from segment_service.durable_log.requests import (
 from segment_service.metadata.container_metadata import ContainerMetadata
 from segment_service.metadata.held_attributes import is_missing
 from segment_service.metadata.segment_record import write_record
-from segment_service.metadata.snapshot import write_snapshot_in_slices
+from segment_service.metadata.snapshot import write_snapshot
 
 segment_name_bytes_max: Final = 4_096
 """UTF-8 bytes of a segment's name."""
@@ -182,7 +182,7 @@ class SegmentNotLogged(Exception):
 
 
 class OperationMetadataUpdater:
-    """Staged and committed metadata of one container. Never waits, but gives others their turns during a checkpoint."""
+    """Staged and committed metadata of one container. Never waits."""
 
     def __init__(self, metadata: ContainerMetadata) -> None:
         self.metadata = metadata
@@ -211,21 +211,14 @@ class OperationMetadataUpdater:
             operation = self._stage_create(request, number, time_ms)
         elif type(request) is MergeRequest:
             operation = self._stage_merge(request, number, time_ms)
+        elif type(request) is CheckpointRequest:
+            operation = self._stage_checkpoint(number, time_ms)
         elif type(request) is BarrierRequest:
             operation = Barrier(sequence_number=number)
         else:
             operation = self._stage_other(request, number)
         self.metadata.sequence_number = number
         return operation
-
-    async def stage_checkpoint(self, time_ms: int, slices: TimeSlices) -> Checkpoint:
-        """A checkpoint of the moment of the call. Nothing else is staged before it is done."""
-        for segment in self.metadata.segments.values():
-            if segment.merges:
-                forget_old(segment.merges, time_ms)
-        number = self.metadata.sequence_number = self.metadata.sequence_number + 1  # the snapshot holds its own number
-        snapshot = await write_snapshot_in_slices(self.metadata, self.staged_segments(), slices)
-        return Checkpoint(sequence_number=number, snapshot=snapshot)
 
     def stage_activation(self, segment: SegmentMetadata) -> ActivateSegment:
         """Log the state of a segment that came back from the metadata table."""
@@ -464,6 +457,13 @@ class OperationMetadataUpdater:
     def _go(self, entry: _Staged) -> None:
         entry.is_gone = True
         self._staged_ids[entry.name] = -entry.segment_id
+
+    def _stage_checkpoint(self, number: int, time_ms: int) -> Checkpoint:
+        for segment in self.metadata.segments.values():
+            if segment.merges:
+                forget_old(segment.merges, time_ms)
+        self.metadata.sequence_number = number  # the snapshot holds its own number
+        return Checkpoint(sequence_number=number, snapshot=write_snapshot(self.metadata, self.staged_segments()))
 
     def _stage_other(self, request: AnyRequest, number: int) -> SegmentOperation:
         if type(request) is SealRequest:

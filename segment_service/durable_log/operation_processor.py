@@ -21,7 +21,6 @@ from pravega_common.errors import ContainerOffline, PravegaError, RejectedError,
 from pravega_common.invariants import unreachable
 from pravega_common.runtime.clock import Clock
 from pravega_common.runtime.failpoints import failpoint, register
-from pravega_common.runtime.time_slices import TimeSlices
 from segment_service.contracts.attributes import AttributeId
 from segment_service.contracts.data_log import (
     DurableDataLog,
@@ -41,22 +40,12 @@ from segment_service.durable_log.metadata_updater import (
 )
 from segment_service.durable_log.parked_requests import ParkedRequests
 from segment_service.durable_log.request_queue import LogRequestQueue
-from segment_service.durable_log.requests import (
-    ActivateRequest,
-    AnyRequest,
-    AppendRequest,
-    CheckpointRequest,
-    MergeRequest,
-    SealRequest,
-)
+from segment_service.durable_log.requests import ActivateRequest, AnyRequest, AppendRequest, MergeRequest, SealRequest
 from segment_service.durable_log.serializer import serialize
 
 BEFORE_SEND: Final = register("durable_log.before_frame_is_sent")
 BEFORE_COMMIT: Final = register("durable_log.frame_durable_before_commit")
 BEFORE_ACK: Final = register("durable_log.committed_before_ack")
-
-segments_per_clock_reading: Final = 64
-"""Segments of a checkpoint between two looks at the clock: far less than a slice."""
 
 
 class _SentFrame:
@@ -119,10 +108,7 @@ class OperationProcessor:
             await self._wait_window()
             time_ms = self._clock.wall_ms()
             while (request := self._queue.pop()) is not None:
-                if type(request) is CheckpointRequest:
-                    await self._write_checkpoint(request, time_ms)
-                else:
-                    self._process(request, time_ms)
+                self._process(request, time_ms)
                 if self._builder.full:
                     await self._send_full()
             if self._has_room:
@@ -182,20 +168,6 @@ class OperationProcessor:
             return
         except BaseException:
             request.fail(ContainerOffline("the operation could not be validated"))
-            raise
-        self._pack(operation, request)
-
-    async def _write_checkpoint(self, request: CheckpointRequest, time_ms: int) -> None:
-        """Pack a checkpoint. What is staged goes on its way first; requests wait: it is of one moment in the log."""
-        try:
-            self._builder.close()
-            await self._send_full()
-            slices = TimeSlices(self._clock, segments_per_clock_reading)
-            operation = request.operation = await self._updater.stage_checkpoint(time_ms, slices)
-            if self.failure is not None:
-                raise self.failure
-        except BaseException:
-            request.fail(ContainerOffline("the checkpoint could not be written"))
             raise
         self._pack(operation, request)
 

@@ -39,32 +39,22 @@ _DELETED: Final = 8
 _IN_TABLE: Final = 16
 
 
-StorageState = tuple[int, bool, bool]
-"""The storage length, whether it is sealed in Tier 2, and whether the metadata table may have an entry: what changes
-without an operation of the log."""
-
-
-def storage_state(segment: SegmentMetadata) -> StorageState:
-    return segment.storage_length, segment.is_sealed_in_storage, segment.in_table
-
-
-def write_segment(segment: SegmentMetadata, stored: StorageState | None = None) -> list[bytes]:
-    """The parts of the layout, without merges. ``stored``: what Tier 2 had at an earlier moment."""
+def write_segment(segment: SegmentMetadata) -> list[bytes]:
+    """The parts of the layout, without merges."""
     name = segment.name.encode()
-    storage_length, is_sealed_in_storage, in_table = stored or storage_state(segment)
     flags = (
         (_SEALED if segment.is_sealed else 0)
-        | (_SEALED_IN_STORAGE if is_sealed_in_storage else 0)
+        | (_SEALED_IN_STORAGE if segment.is_sealed_in_storage else 0)
         | (_MERGED if segment.is_merged else 0)
         | (_DELETED if segment.is_deleted else 0)
-        | (_IN_TABLE if in_table else 0)
+        | (_IN_TABLE if segment.in_table else 0)
     )
     head = _SEGMENT.pack(
         segment.segment_id,
         flags,
         segment.length,
         segment.start_offset,
-        storage_length,
+        segment.storage_length,
         segment.last_modified_ms,
         segment.merged_into,
         len(name),

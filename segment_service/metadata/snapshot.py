@@ -27,7 +27,7 @@ from segment_service.contracts.log_identity import identity_bytes, unknown_ident
 from segment_service.contracts.merge_records import MergeRecord
 from segment_service.contracts.segment_metadata import SegmentMetadata
 from segment_service.metadata.container_metadata import ContainerMetadata
-from segment_service.metadata.segment_record import read_segment, storage_state, write_segment
+from segment_service.metadata.segment_record import read_segment, write_segment
 
 SNAPSHOT_VERSION: Final = 4
 _VERSION_WITH_ALL_ATTRIBUTES: Final = 3
@@ -45,58 +45,29 @@ _GONE: Final = struct.Struct(">qH")
 
 def write_snapshot(metadata: ContainerMetadata, segments: Iterable[SegmentMetadata]) -> bytes:
     """The counters of ``metadata`` with ``segments`` (what will be committed, not what is) in its stead."""
-    writer = _Writer(metadata, segments)
-    for _ in writer.steps():
-        pass
-    return writer.data
-
-
-async def write_snapshot_in_slices(
-    metadata: ContainerMetadata, segments: Iterable[SegmentMetadata], slices: TimeSlices
-) -> bytes:
-    """As ``write_snapshot``, of the moment of the call; others have the loop, too: 100,000 segments take 0.3 s.
-
-    The caller stages nothing meanwhile, and ``segments`` has copies of those of which operations are on their way.
-    """
-    writer = _Writer(metadata, segments)
-    for _ in writer.steps():
-        await slices.step()
-    return writer.data
-
-
-class _Writer:
-    """Writes a snapshot, a segment in each step. What changes without an operation is that of the first moment: a
-    source that Tier 2 has merged into its target meanwhile is not gone, nor is the target longer there."""
-
-    def __init__(self, metadata: ContainerMetadata, segments: Iterable[SegmentMetadata]) -> None:
-        check(len(metadata.identity) == identity_bytes, "not the identity of a log", identity=metadata.identity)
-        self.data = b""
-        self._segments = [(segment, storage_state(segment)) for segment in segments]
-        self._gone = list(metadata.changes.gone())
-        self._counters = (
-            metadata.container_id,
-            metadata.identity,
-            metadata.epoch,
-            metadata.sequence_number,
-            metadata.next_segment_id,
-            metadata.table_high_water,
-            len(self._segments),
-        )
-
-    def steps(self) -> Iterator[None]:
-        parts = [b""]
-        merges: list[bytes] = []
-        version = _VERSION_WITH_ALL_ATTRIBUTES
-        for segment, stored in self._segments:
-            if ATTRIBUTES_IN_TIER2 in segment.attributes:
-                version = SNAPSHOT_VERSION
-            if segment.merges:
-                merges.extend(_MERGE.pack(segment.segment_id, key, *record) for key, record in segment.merges.items())
-            parts.append(b"".join(write_segment(segment, stored)))
-            yield
-        parts[0] = _HEADER.pack(version, *self._counters)
-        gone = [_GONE.pack(key, len(name.encode())) + name.encode() for key, name in self._gone]
-        self.data = b"".join((*parts, _COUNT.pack(len(merges)), *merges, _COUNT.pack(len(gone)), *gone))
+    check(len(metadata.identity) == identity_bytes, "not the identity of a log", identity=metadata.identity)
+    parts = [b""]
+    merges: list[bytes] = []
+    count, version = 0, _VERSION_WITH_ALL_ATTRIBUTES
+    for segment in segments:
+        count += 1
+        if ATTRIBUTES_IN_TIER2 in segment.attributes:
+            version = SNAPSHOT_VERSION
+        if segment.merges:
+            merges.extend(_MERGE.pack(segment.segment_id, key, *record) for key, record in segment.merges.items())
+        parts.extend(write_segment(segment))
+    parts[0] = _HEADER.pack(
+        version,
+        metadata.container_id,
+        metadata.identity,
+        metadata.epoch,
+        metadata.sequence_number,
+        metadata.next_segment_id,
+        metadata.table_high_water,
+        count,
+    )
+    gone = [_GONE.pack(key, len(name.encode())) + name.encode() for key, name in metadata.changes.gone()]
+    return b"".join((*parts, _COUNT.pack(len(merges)), *merges, _COUNT.pack(len(gone)), *gone))
 
 
 def read_snapshot(data: bytes) -> ContainerMetadata:

@@ -1,4 +1,4 @@
-"""The window of frames in flight, the grouping that comes of it, and checkpoints between the frames."""
+"""The window of frames in flight, and the grouping that comes of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from pravega_common.errors import ContainerOffline
-from pravega_common.runtime import time_slices
 from segment_service.contracts.buffer import Buffer
 from segment_service.contracts.data_log import (
     DurableDataLog,
@@ -17,8 +15,7 @@ from segment_service.contracts.data_log import (
     frames_in_flight_bytes_max,
     frames_in_flight_max,
 )
-from segment_service.durable_log import operation_processor
-from tests.support.containers import ContainerKit, read_all
+from tests.support.containers import ContainerKit
 from tests.support.fakes.data_log import InMemoryDataLog
 
 
@@ -104,47 +101,3 @@ async def test_what_is_queued_together_shares_a_frame(kit: WatchedKit) -> None:
     await asyncio.gather(*(container.append("s", [b"x" * 100]) for _ in range(1_000)))
     assert len(log.frames) - before == 1
     await container.stop()
-
-
-@pytest.fixture
-def slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have the loop after each segment of a checkpoint."""
-    monkeypatch.setattr(time_slices, "slice_s", 0.0)
-    monkeypatch.setattr(operation_processor, "segments_per_clock_reading", 1)
-
-
-@pytest.mark.usefixtures("slices")
-async def test_a_checkpoint_of_many_segments_leaves_others_their_turns(kit: WatchedKit) -> None:
-    container = await kit.open()
-    names = [f"s{number}" for number in range(50)]
-    await asyncio.gather(*map(container.create_segment, names))
-    before = [container.append(name, [b"before"]) for name in names]
-    checkpoint = asyncio.ensure_future(container.durable_log.checkpoint())
-    await turns(1)
-    behind = [container.append(name, [b"behind"]) for name in names]
-    await asyncio.gather(*before)
-    assert not checkpoint.done() and not any(append.done() for append in behind)
-    assert await asyncio.gather(*behind) == [len(b"beforebehind")] * 50
-    assert checkpoint.done()
-    container.fail(RuntimeError("crash"))
-    with pytest.raises(RuntimeError):
-        await container.wait_stopped()
-    container = await kit.open()
-    for name in names:
-        assert await read_all(container, name) == b"beforebehind"
-    await container.stop()
-
-
-@pytest.mark.usefixtures("slices")
-async def test_a_checkpoint_that_is_cut_short_is_answered(kit: WatchedKit) -> None:
-    container = await kit.open()
-    await asyncio.gather(*(container.create_segment(f"s{number}") for number in range(50)))
-    checkpoint = asyncio.ensure_future(container.durable_log.checkpoint())
-    await turns(10)
-    behind = container.append("s1", [b"behind"])
-    container.fail(RuntimeError("crash"))
-    for call in (checkpoint, behind):
-        with pytest.raises(ContainerOffline):
-            await call
-    with pytest.raises(RuntimeError):
-        await container.wait_stopped()

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from pravega_common.errors import DataCorruption
-from pravega_common.runtime import time_slices
-from pravega_common.runtime.clock import SystemClock
 from segment_service.contracts.attributes import ATTRIBUTES_IN_TIER2
 from segment_service.contracts.log_identity import unknown_identity
-from segment_service.metadata.snapshot import read_snapshot, write_snapshot, write_snapshot_in_slices
+from segment_service.metadata.snapshot import read_snapshot, write_snapshot
 from tests.unit.segment_service.metadata.samples import sample_metadata
 
 SEGMENTS = (
@@ -39,22 +35,6 @@ VERSION_1 = "0100000002" + COUNTERS + SEGMENTS
 def test_golden_bytes() -> None:
     metadata = sample_metadata()
     assert write_snapshot(metadata, metadata.segments.values()).hex() == GOLDEN
-
-
-async def test_slices_are_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tier 2 finishes a merge, and gets the rest of a segment, between two of them."""
-    monkeypatch.setattr(time_slices, "slice_s", 0.0)
-    metadata = sample_metadata()
-    slices = time_slices.TimeSlices(SystemClock())
-    writing = asyncio.ensure_future(write_snapshot_in_slices(metadata, metadata.segments.values(), slices))
-    await asyncio.sleep(0)
-    assert not writing.done()
-    metadata.segments[5].set_storage_length(3)
-    metadata.segments[5].in_table = True
-    del metadata.segments[6]
-    metadata.changes.add_gone(6, "t")
-    metadata.table_high_water = 77
-    assert (await writing).hex() == GOLDEN
 
 
 def test_golden_bytes_are_read_back() -> None:
