@@ -66,7 +66,7 @@ class CutPublisher:
         self._due_s = cluster.clock.monotonic_s()
         self._published: dict[StreamName, SegmentOffsets] = {}
         self._resets = 0
-        """Of the group, by this client, that are under way."""
+        """Resets of the group by this client that are under way."""
 
     @property
     def is_automatic(self) -> bool:
