@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pravega_common.errors import SegmentDamaged
-from segment_service.container.segment_container import SegmentContainer
+from segment_service.container.segment_container import ContainerConfig, SegmentContainer
 from tests.property.test_read_index_full_stack import Model, World
 from tests.support.eventually import eventually
 
 STEPS = ("append",) * 5 + ("create", "merge", "truncate", "delete", "evict", "pause", "pause", "flip") + ("read",) * 8
+
+SOON_STOPPED = ContainerConfig(stop_flush_max_s=0.1)
+"""What is damaged cannot be flushed, and a stop would wait for it to the end."""
 
 
 class Damage:
@@ -94,7 +97,7 @@ async def run(seed: int) -> None:
     damage = Damage(world, rng)
     for _ in range(3):
         async with AsyncExitStack() as stack:
-            container = await stack.enter_async_context(world.container())
+            container = await stack.enter_async_context(world.container(SOON_STOPPED))
             await model.create(container)
             for _ in range(rng.randint(10, 80)):
                 name = rng.choice(STEPS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pravega_common.runtime.clock import SystemClock
 from segment_service.cache.in_memory import InMemoryCacheStorage
 from segment_service.cache.manager import CacheManager
-from segment_service.container.segment_container import SegmentContainer
+from segment_service.container.segment_container import ContainerConfig, SegmentContainer
 from segment_service.metadata.back_pressure import StoreBackPressure
 from segment_service.read_index.container_read_index import ContainerReadIndex
 from segment_service.sorted_runs.sorted_run_maps import SortedRunMaps
@@ -37,7 +37,7 @@ class World:
         self.seed = seed
 
     @asynccontextmanager
-    async def container(self) -> AsyncIterator[SegmentContainer]:
+    async def container(self, settings: ContainerConfig | None = None) -> AsyncIterator[SegmentContainer]:
         clock = SystemClock()
         config = WriterConfig(flush_bytes=20_000, flush_age_s=0.004, transaction_age_s=0.01, tick_s=0.001)
         chunks = self.chunks
@@ -52,6 +52,7 @@ class World:
             lambda source, storage: StorageWriter(source, storage, clock, config, random.Random(self.seed)),
             StoreBackPressure(),
             clock,
+            settings,
         )
         await container.start()
         try:
