@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_service.store.records import RetentionReference, SegmentRecord
-from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, RangeIndex, places_of
+from controller_service.store.stream_cuts import CoveredKeys, PlacedCut, is_at_or_after
 from pravega_common.model.retention import RetentionPolicy, RetentionType
 
 unlimited: Final = (1 << 63) - 1
@@ -68,17 +68,9 @@ def compare(first: PlacedCut, second: PlacedCut) -> Relation:
 
     A segment not reached yet (offset below 0) stands only for the keys in which its own cut has reached nothing else.
     """
-    less = greater = False
-    for identifier in first.cut.keys() & second.cut.keys():
-        less = less or first.cut[identifier] < second.cut[identifier]
-        greater = greater or first.cut[identifier] > second.cut[identifier]
-    others = RangeIndex(places_of(second))
-    for low, high, identifier in places_of(first):
-        for other_id in others.overlapping(low, high):
-            less, greater = less or identifier < other_id, greater or identifier > other_id
-    if less and greater:
-        return Relation.OVERLAPS
-    return Relation.BEFORE if less else Relation.EQUAL_OR_AFTER
+    if is_at_or_after(first, second):
+        return Relation.EQUAL_OR_AFTER
+    return Relation.BEFORE if is_at_or_after(second, first) else Relation.OVERLAPS
 
 
 def lower_bound(cuts: Iterable[PlacedCut]) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller_service.store.records import EpochRecord, SegmentRecord
 from controller_service.store.stream_context import StreamContext
-from controller_service.store.stream_cuts import PlacedCut, RangeIndex, gaps_of, is_valid, places_of
+from controller_service.store.stream_cuts import PlacedCut, RangeIndex, is_valid, places_of
 from pravega_common.names import segment_epoch
 
 
@@ -41,8 +41,9 @@ class GapWalk:
 
     def __init__(self, placed: PlacedCut) -> None:
         self._cut = placed.cut
-        self._gaps = RangeIndex(gaps_of(placed))
-        self._parts = RangeIndex(places_of(placed))
+        places = places_of(placed)
+        self._parts = RangeIndex(places)
+        self._gaps = RangeIndex(place for place in places if placed.cut[place[-1]] < 0)
         self._seen: set[int] = set()
         self.is_consistent = True
 

@@ -206,10 +206,10 @@ def places_of(placed: PlacedCut) -> list[tuple[float, float, int]]:
     A segment not reached yet has only the keys that no segment reached has, and none before it of its kind.
     """
     reached = [segment for identifier, segment in placed.segments.items() if placed.cut[identifier] >= 0]
-    return [*((segment.key_start, segment.key_end, segment.segment_id) for segment in reached), *gaps_of(placed)]
+    return [*((segment.key_start, segment.key_end, segment.segment_id) for segment in reached), *_gaps_of(placed)]
 
 
-def gaps_of(placed: PlacedCut) -> list[tuple[float, float, int]]:
+def _gaps_of(placed: PlacedCut) -> list[tuple[float, float, int]]:
     """The keys that no segment reached has, each with the first of the others that has it: from, to, its id."""
     covered = CoveredKeys()
     for identifier, offset in placed.cut.items():
