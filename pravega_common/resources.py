@@ -9,6 +9,8 @@ from pravega_common.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
 
 ROOT: Final = "prn::/"
 """The resource of what belongs to no scope: listing and making scopes."""
+INTERNAL_ROLE: Final = "internal"
+"""The role that services of a cluster claim in their tokens; it may do everything."""
 
 
 class Permission(enum.IntEnum):

@@ -7,14 +7,12 @@ from typing import Any, Final
 
 from pravega_common.errors import AccessDenied, AuthenticationFailed
 from pravega_common.names import SYSTEM_SCOPE
-from pravega_common.resources import ROOT, Permission, stream_resource
+from pravega_common.resources import INTERNAL_ROLE, ROOT, Permission, stream_resource
 from pravega_common.wire import commands as c
 from pravega_streams.connection.token_claims import claims_of
 
 _ALL: Final = "*"
 """The claim of a token of a plain Pravega for every resource."""
-_OF_A_SERVICE: Final = "internal"
-"""The role that services of a cluster claim."""
 
 
 def refusal_of(segment: str, error_code: int, request: c.Command | None) -> AccessDenied | AuthenticationFailed:
@@ -33,7 +31,7 @@ def refusal_of(segment: str, error_code: int, request: c.Command | None) -> Acce
             f"user {claims.get('sub')} has no {needed.name} on {resource}: ask an operator for the entry "
             f"{resource},{needed.name} (docs/security.md 4.1); clients made after that have it"
         )
-    if segment.startswith(f"{SYSTEM_SCOPE}/") and claims.get("role") != _OF_A_SERVICE:
+    if segment.startswith(f"{SYSTEM_SCOPE}/") and claims.get("role") != INTERNAL_ROLE:
         return AuthenticationFailed(
             f"{segment}: token refused (code {error_code}): what is in scope {SYSTEM_SCOPE} is for services of the "
             "cluster alone, which show its key (docs/security.md 2)"

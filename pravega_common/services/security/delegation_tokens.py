@@ -16,13 +16,12 @@ from typing import Any, Final
 import jwt
 
 from pravega_common.errors import AuthenticationFailed, TokenExpired
-from pravega_common.resources import ROOT, Permission
+from pravega_common.resources import INTERNAL_ROLE, ROOT, Permission
 from pravega_common.runtime.clock import Clock
 from pravega_common.services.security.cluster_keys import ClusterKeys
 
 ALGORITHM: Final = "HS512"
 AUDIENCE: Final = "segmentstore"
-INTERNAL_ROLE: Final = "internal"
 token_life_ms_default: Final = 600_000
 skew_s: Final = 30
 """By how much the clocks of two machines may differ."""
